@@ -1,54 +1,81 @@
-//! Which sync area the members of a group have that share a node.
+//! Which sync areas the members of new groups have that share a node.
 //!
-//! While a group is made members claim areas and tell the others, together with what makes the group. Then all know all claims, and
-//! nobody has to be asked: on each node the area is that of the first member there that has found one, and the other claims are
-//! withdrawn. Where nobody has found one the members meet by messages.
+//! While a group is split every second member on a node claims an area, and all tell what they have claimed together with their colors. Then all
+//! know all claims and all colors, and nobody has to be asked: on each node the first color with several members there has the first
+//! area that was claimed, whoever did, the second color the second one, and so on. Other claims are withdrawn. Where none is left for a color, because
+//! other groups have them, its members meet by messages.
+
+use std::collections::HashMap;
 
 use longarm_client::FlagBarriers;
 use longarm_proto::Rank;
 use longarm_shm::sync_area::ClaimedArea;
 
+use crate::error::CollectiveError;
 use crate::inner::Inner;
 
-/// What a member claims while a group is made. Dropped without [`Claim::settle`], because the group is not made, it is nobody's for ever: others may
-/// count on it.
+/// What a member of the group that is split has claimed. Dropped, it is nobody's for ever: others may count on it.
 pub(crate) struct Claim(Option<ClaimedArea>);
 
+/// What a member of the group that is split has told.
+pub(crate) struct Told {
+    pub(crate) rank: Rank,
+    /// Of the group in which it will be.
+    pub(crate) color: Option<u32>,
+    /// Its [`Claim::word`].
+    pub(crate) claim: u64,
+}
+
 impl Claim {
-    /// For a member that will be in no group, or knows that another one claims.
-    pub(crate) const NONE: Claim = Claim(None);
-
-    pub(crate) fn new(inner: &Inner) -> Claim {
-        Claim(inner.client.segment().claim_sync_area())
-    }
-
-    /// The same where all know the members, in their order: the first one on each node claims.
-    pub(crate) fn for_members(inner: &Inner, members: &[Rank]) -> Claim {
+    /// Of this rank, one of these members, who all know that there will be a group.
+    pub(crate) fn new(inner: &Inner, members: &[Rank]) -> Claim {
         let layout = inner.client.layout();
-        let first = members.iter().find(|rank| layout.node_of(**rank) == layout.my_node());
-        if first == Some(&inner.me()) { Claim::new(inner) } else { Claim::NONE }
+        let mut here = members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node());
+        // More than half are never needed: those would be colors of one member.
+        let claims = here.position(|rank| *rank == inner.me()).is_some_and(|place| place % 2 == 0);
+        Claim(if claims { inner.client.segment().claim_sync_area() } else { None })
     }
 
-    /// What the others are told. 0: this member has found none.
+    /// What the others are told. 0: this member has none.
     pub(crate) fn word(&self) -> u64 {
         self.0.as_ref().map_or(0, ClaimedArea::word)
     }
 
-    /// Where this rank meets those on its node of a group of these ranks, who have told these words.
-    pub(crate) fn settle(self, inner: &Inner, told: &[(Rank, u64)]) -> Option<FlagBarriers> {
+    /// The groups are not made. If somebody called something else, nobody has made one.
+    pub(crate) fn give_up(self, error: CollectiveError) -> CollectiveError {
+        if let (Some(claimed), CollectiveError::Mismatch { .. }) = (self.0, &error) {
+            claimed.withdraw();
+        }
+        error
+    }
+
+    /// Where this rank meets those of `members`, its new group, that are on its node. `told`: what all members of the group that is split have told,
+    /// in their order.
+    pub(crate) fn settle(self, inner: &Inner, told: &[Told], members: &[Rank]) -> Option<FlagBarriers> {
         let layout = inner.client.layout();
-        let is_here = |(rank, _): &&(Rank, u64)| layout.node_of(*rank) == layout.my_node();
-        let (ranks, words): (Vec<Rank>, Vec<u64>) = told.iter().filter(is_here).copied().unzip();
-        let place = |wanted: Rank| ranks.iter().position(|rank| *rank == wanted);
-        let me = place(inner.me()).expect("this rank is a member");
-        let claimer = words.iter().position(|word| *word != 0).filter(|_| ranks.len() > 1);
-        let area = match (claimer, self.0) {
-            (Some(claimer), Some(claimed)) if claimer == me => Some(claimed.share(ranks.len() as u32, me as u32)),
-            (claimer, claimed) => {
-                claimed.into_iter().for_each(ClaimedArea::withdraw);
-                inner.client.segment().hold_sync_area(words[claimer?], me as u32)
+        let is_here = |rank: Rank| layout.node_of(rank) == layout.my_node();
+        let here = || told.iter().filter(|one| is_here(one.rank));
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        here().filter_map(|one| one.color).for_each(|color| *counts.entry(color).or_default() += 1);
+        let mut claims = here().map(|one| (one.rank, one.claim)).filter(|(_, claim)| *claim != 0);
+        let mut mine = None;
+        let mut claim = self.0;
+        for color in here().filter_map(|one| one.color) {
+            // Each color once.
+            let Some(count) = counts.remove(&color).filter(|count| *count > 1) else { continue };
+            let Some((claimer, word)) = claims.next() else { break };
+            if claimer == inner.me() {
+                claim.take()?.share(count);
             }
-        };
-        Some(FlagBarriers::of_group(area?, ranks.into(), me as u32))
+            if here().any(|one| one.rank == inner.me() && one.color == Some(color)) {
+                mine = Some(word);
+            }
+        }
+        if let Some(unused) = claim {
+            unused.withdraw();
+        }
+        let ranks: Box<[Rank]> = members.iter().copied().filter(|rank| is_here(*rank)).collect();
+        let me = ranks.iter().position(|rank| *rank == inner.me())? as u32;
+        Some(FlagBarriers::of_group(inner.client.segment().hold_sync_area(mine?, me)?, ranks, me))
     }
 }

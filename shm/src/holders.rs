@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Who claims it tells others of it before it knows how many they are, or before all have heard; so those may let go before it is shared. They
-//! take from the claim then, and sharing leaves what is left. The one who has claimed is one of those who hold it, and lets go after it has shared.
+//! take from the claim then, and sharing leaves what is left. The one who has claimed may be one of those who hold it, and lets go after it has shared.
 //!
 //! PAIR free: the last one who lets go, and all before it (Release and Acquire of the same word), and the next claim (Acquire). Who claims it sees
 //! what all have done with it.
@@ -36,7 +36,7 @@ impl Holders {
         self.0.store(0, Ordering::Release);
     }
 
-    /// So many hold it, or have held it: the one who has claimed it, who calls this, among them.
+    /// So many hold it, or have held it. The one who has claimed it calls this.
     pub fn share(&self, holders: u32) {
         // PAIR free.
         self.0.fetch_sub(CLAIMED - holders, Ordering::Release);

@@ -13,7 +13,7 @@
 //! PAIR base: each member raises the base to its last barrier before it lets go (PAIR free of the holders), and whoever claims the area then reads it there. It
 //! tells the others: when they hear of the area, one of them may already have come to a barrier, heard of a death there, and let go.
 //!
-//! If a process dies, it never lets go of its areas, and they are not used again.
+//! If a process dies, it never lets go of its areas, and they are not used again. A child of a fork has no hold: those of its parent stay the parent's.
 
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub struct SyncArea {
     base: u64,
     /// The place of this member.
     place: u32,
+    /// Its process.
+    process: u32,
 }
 
 /// Bits of what is told of an area that say which one it is, from 1 on. The others are its base.
@@ -64,7 +66,8 @@ impl NodeSegment {
     pub fn hold_sync_area(self: &Arc<Self>, told: u64, place: u32) -> Option<SyncArea> {
         let number = (told as u32 & ((1 << NUMBER_BITS) - 1)).checked_sub(1)?;
         let is_there = number < SYNC_AREAS && place < self.local_ranks();
-        is_there.then(|| SyncArea { segment: Arc::clone(self), number, base: told >> NUMBER_BITS, place })
+        let (base, process) = (told >> NUMBER_BITS, std::process::id());
+        is_there.then(|| SyncArea { segment: Arc::clone(self), number, base, place, process })
     }
 
     fn area_states(&self) -> &[AreaState] {
@@ -92,10 +95,9 @@ impl ClaimedArea {
         self.base << NUMBER_BITS | u64::from(self.number + 1)
     }
 
-    /// All `holders` know that the area is theirs. This one, at this place, is one of them.
-    pub fn share(self, holders: u32, place: u32) -> SyncArea {
+    /// All `holders` know that the area is theirs, and hold it ([`NodeSegment::hold_sync_area`]). This one may be one of them.
+    pub fn share(self, holders: u32) {
         self.segment.area_states()[self.number as usize].holders.share(holders);
-        SyncArea { segment: self.segment, number: self.number, base: self.base, place }
     }
 
     /// Whoever was told of it knows that it is not theirs: another group's from now on.
@@ -135,6 +137,9 @@ impl SyncArea {
 
 impl Drop for SyncArea {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         // PAIR base.
         self.state().base.fetch_max(self.lines()[self.place as usize].last(), Ordering::Relaxed);
         self.state().holders.let_go();
@@ -174,7 +179,8 @@ mod tests {
                 });
             }
             drop(early);
-            let mine = claimed.share(3, 0);
+            let mine = segment.hold_sync_area(claimed.word(), 0).unwrap();
+            claimed.share(3);
             assert_ne!(number_of_next(&segment), 0, "two have it");
             drop(mine);
             assert_ne!(number_of_next(&segment), 0, "one has it");
@@ -187,7 +193,8 @@ mod tests {
         let segment = Arc::new(NodeSegment::create(JobId(1), 2, 2).unwrap());
         let claimed = segment.claim_sync_area().unwrap();
         let told = claimed.word();
-        let first = claimed.share(2, 0);
+        claimed.share(2);
+        let first = segment.hold_sync_area(told, 0).unwrap();
         // It hears of a death, and waits for nobody.
         assert_eq!(Member::new(first.board(), 2, 0, first.base()).come(&[7]), 1);
         drop(first);

@@ -73,9 +73,9 @@ impl Shown {
     }
 }
 
-/// Adds the bytes that a member shows, if they fit.
-fn add_shown_bytes(bytes: &mut Vec<u8>, word: &dyn Fn(usize) -> u64) {
-    let count = usize::try_from(shown_count(word)).ok().filter(|count| *count <= DATA_BYTES).unwrap_or(0);
+/// Adds the bytes that a member shows, if they fit. `count`: its [`shown_count`], which is read once: a broken member may change it.
+fn add_shown_bytes(bytes: &mut Vec<u8>, word: &dyn Fn(usize) -> u64, count: u64) {
+    let count = usize::try_from(count).ok().filter(|count| *count <= DATA_BYTES).unwrap_or(0);
     for start in (0..count).step_by(8) {
         bytes.extend_from_slice(&word(2 + start / 8).to_ne_bytes()[..8.min(count - start)]);
     }
@@ -90,7 +90,7 @@ pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
 pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
     let bytes = || {
         let mut bytes = Vec::new();
-        add_shown_bytes(&mut bytes, word);
+        add_shown_bytes(&mut bytes, word, shown_count(word));
         bytes
     };
     (word(1) & TOLD != 0).then(|| (word(0), bytes()))
@@ -125,14 +125,17 @@ impl Met {
             Load::Empty | Load::OfAll(_) | Load::ToEach { .. } => (shown_count(&of(me)) as usize, false),
         };
         let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
-        if let Some(member) = members.clone().find(|member| is_wrong(shown_count(&of(*member)))) {
-            return Met::Wrong { member, found: shown_count(&of(member)), due };
-        }
         let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
         let mut bytes = Vec::new();
-        // What is for each is never in the lines.
-        if !matches!(load, Load::Empty | Load::ToEach { .. }) {
-            members.for_each(|member| add_shown_bytes(&mut bytes, &of(member)));
+        for member in members {
+            let found = shown_count(&of(member));
+            if is_wrong(found) {
+                return Met::Wrong { member, found, due };
+            }
+            // What is for each is never in the lines.
+            if !matches!(load, Load::Empty | Load::ToEach { .. }) {
+                add_shown_bytes(&mut bytes, &of(member), found);
+            }
         }
         Met::Agree { offered, bytes }
     }

@@ -8,20 +8,8 @@ use longarm_shm::sync::Ordering;
 use super::signature::Signature;
 use crate::error::CollectiveError;
 use crate::group::{FROM_LIST, Group, bytes_of, hash_of, words_of};
-use crate::group_area::Claim;
+use crate::group_area::{Claim, Told};
 use crate::started::Started;
-
-/// What a member of a split tells the others of its color, in the order in which they are in the new group.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
-    key: i64,
-    /// In the group that is split.
-    place: usize,
-    /// A number that no group has.
-    fresh: u64,
-    /// See [`Claim::word`].
-    claim: u64,
-}
 
 impl Group {
     /// A group of some members, by color: those that give the same one are together, ordered by `key` and then by
@@ -39,26 +27,25 @@ impl Group {
     /// [`CollectiveError`].
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let claim = if color.is_some() { Claim::new(&self.inner) } else { Claim::NONE };
+        let claim = Claim::new(&self.inner, &self.shared.members);
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh, claim.word()];
-        let all = self.gather_few(Signature::plain("split"), &bytes_of(&mine))?;
-        let Some(color) = color else { return Ok(None) };
-        let mut members: Vec<Told> = all
-            .chunks_exact(size_of_val(&mine))
-            .enumerate()
-            .map(|(place, body)| (place, words_of(body)))
-            .filter(|(_, [their_color, _, _, _])| *their_color == u64::from(color))
-            .map(|(place, [_, key, fresh, claim])| Told { key: key as i64, place, fresh, claim })
+        let all = match self.gather_few(Signature::plain("split"), &bytes_of(&mine)) {
+            Ok(all) => all,
+            Err(error) => return Err(claim.give_up(error)),
+        };
+        let words: Vec<[u64; 4]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
+        let told: Vec<Told> = (self.shared.members.iter().zip(&words))
+            .map(|(rank, [color, _, _, claim])| Told { rank: *rank, color: u32::try_from(*color).ok(), claim: *claim })
+            .collect();
+        let mut members: Vec<(i64, usize)> = (0..words.len())
+            .filter(|place| color.is_some() && told[*place].color == color)
+            .map(|place| (words[place][1] as i64, place))
             .collect();
         members.sort_unstable();
-        let id = members.iter().min_by_key(|member| member.place).map_or(0, |first| first.fresh);
-        let claims: Vec<_> = members.iter().map(|member| (self.shared.members[member.place], member.claim)).collect();
-        Ok(Some(self.with_claims(id, &claims, claim)))
-    }
-
-    /// The group of these ranks, who have told what they have claimed.
-    fn with_claims(&self, id: u64, told: &[(Rank, u64)], claim: Claim) -> Group {
-        self.with_members(id, told.iter().map(|(rank, _)| *rank).collect(), claim.settle(&self.inner, told))
+        let ranks: Box<[Rank]> = members.iter().map(|(_, place)| told[*place].rank).collect();
+        let barriers = claim.settle(&self.inner, &told, &ranks);
+        let first = members.iter().map(|(_, place)| *place).min();
+        Ok(first.map(|first| self.with_members(words[first][2], ranks, barriers)))
     }
 
     /// Starts [`Group::split_collective`], behind the collectives of this group that were started before.
@@ -137,17 +124,29 @@ impl Group {
     /// The same members with an id.
     fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let claim = Claim::for_members(&self.inner, &self.shared.members);
+        let claim = Claim::new(&self.inner, &self.shared.members);
         let mine = [fresh, claim.word()];
-        let all = self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine))?;
+        let all = match self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine)) {
+            Ok(all) => all,
+            Err(error) => return Err(claim.give_up(error)),
+        };
         let words: Vec<[u64; 2]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
-        let claims: Vec<_> = self.shared.members.iter().copied().zip(words.iter().map(|[_, claim]| *claim)).collect();
-        Ok(self.with_claims(words[0][0], &claims, claim))
+        let members = &self.shared.members;
+        let told: Vec<Told> = (members.iter().zip(&words))
+            .map(|(rank, [_, claim])| Told { rank: *rank, color: Some(0), claim: *claim })
+            .collect();
+        Ok(self.with_members(words[0][0], members.clone(), claim.settle(&self.inner, &told, members)))
     }
 
     /// Waits for what was started on this group: for a call that looks at what those decide.
     pub(crate) fn finish_started(&self) {
         self.shared.lane.finish_before();
+    }
+
+    /// Whether all its members meet in shared memory: for tests.
+    #[doc(hidden)]
+    pub fn meets_in_memory(&self) -> bool {
+        self.can_meet()
     }
 
     /// The same members, who meet by messages, as those of a group do for which there is no sync area left: for tests. All make it, and use it in

@@ -91,6 +91,10 @@ const MUCH: &[Layout] = &[
 ];
 /// Many more ranks than processors, on many nodes.
 const CROWD: &[Layout] = &[Layout::new(96, 12)];
+/// One node that has few ranks, or many.
+const ONE_NODE: &[Layout] = &[Layout::new(2, 1), Layout::new(16, 1)];
+/// Two ranks of one node.
+const TWO_RANKS: &[Layout] = &[Layout::new(2, 1)];
 /// For jobs of two ranks: on one node, and on two.
 const PAIR: &[Layout] = &[Layout::new(2, 1), Layout::new(2, 2)];
 
@@ -160,6 +164,8 @@ fn all_jobs() -> Vec<Job> {
         job("tasks_of_one_thread_take_mutexes_in_turns_and_give_them_up", started::locks, EVERY),
         job("groups_are_made_from_lists", groups::lists, USUAL),
         job("groups_are_split_and_split_again", groups::splits, EVERY),
+        job("groups_on_a_node_meet_in_memory_also_when_others_were_not_made", groups::meet_in_memory, ONE_NODE),
+        job("a_child_of_a_fork_leaves_its_parents_groups_where_they_meet", groups::forked, TWO_RANKS),
         job("windows_belong_to_the_members_of_a_group", groups::windows, USUAL),
         job("collectives_of_every_size_are_right", collectives::every, EVERY),
         job("collectives_of_groups_are_right", collectives::on_groups, USUAL),

@@ -22,6 +22,48 @@ pub fn check(group: &Group, members: &[u32]) {
     group.barrier_collective().expect("a barrier of the group");
 }
 
+/// More splits fail than a node has sync areas; then each two ranks, and each rank with two others, have one.
+pub fn meet_in_memory(world: &World) {
+    let (me, size) = (world.rank(), world.size());
+    for _ in 0..40 {
+        let failed = if me == 0 { world.split_collective(Some(0), 0).map(drop) } else { world.barrier_collective() };
+        assert!(matches!(failed, Err(CollectiveError::Mismatch { .. })), "{failed:?}");
+    }
+    let pair = world.split_collective(Some(me / 2), 0).expect("a split").expect("a color");
+    let backwards = world.split_collective(Some(0), -i64::from(me)).expect("a split").expect("a color");
+    let alone = world.split_collective(Some(me), 0).expect("a split").expect("a color");
+    let list: Vec<u32> = (0..size).rev().collect();
+    let listed = world.subgroup_collective(&list).expect("a list");
+    for group in [&pair, &backwards, &listed] {
+        assert!(group.meets_in_memory(), "{:?}", group.members());
+        check(group, &group.members());
+    }
+    assert!(!alone.meets_in_memory(), "there is nobody to meet");
+}
+
+/// Ranks fork while they have a group; the children drop their copies. Then there is one sync area less than the node has, not as many.
+pub fn forked(world: &World) {
+    let group = world.split_collective(Some(0), 0).expect("a split").expect("a color");
+    assert!(group.meets_in_memory());
+    match fork::fork().expect("the system has room for a process") {
+        fork::Fork::Child => {
+            drop(group);
+            std::process::exit(0);
+        }
+        fork::Fork::Parent(child) => {
+            let child = rustix::process::Pid::from_raw(child);
+            rustix::process::waitpid(child, rustix::process::WaitOptions::empty()).expect("it is a child");
+        }
+    }
+    barrier(world);
+    let next = || world.split_collective(Some(0), 0).expect("a split").expect("a color");
+    let others: Vec<Group> = std::iter::repeat_with(next).take_while(Group::meets_in_memory).collect();
+    assert_eq!(others.len(), 31, "a node has 32");
+    for group in others.iter().chain([&group]) {
+        check(group, &group.members());
+    }
+}
+
 pub fn lists(world: &World) {
     let (me, size) = (world.rank(), world.size());
     check(world.group(), &ranks(world).collect::<Vec<u32>>());
