@@ -42,7 +42,7 @@ pub(crate) struct Members {
     pub(crate) lane: Arc<Lane>,
     /// Who of them is where, from the first collective on that asks for it.
     nodes: OnceLock<Nodes>,
-    /// Where those meet that share this node. `None`: by messages; or this is the world, whose ranks have lines of their own.
+    /// Where those meet that share this node. `None`: by messages; or there is no other here; or this is the world, whose ranks have lines of their own.
     pub(crate) barriers: Option<FlagBarriers>,
 }
 

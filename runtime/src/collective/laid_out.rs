@@ -2,7 +2,7 @@
 //! barrier, and when all have come reads what it wants of those of the others. So they take one barrier, as loads do that fit into a line.
 //!
 //! Each member has two slots for them, used in turn by the number of the barrier: behind its staging buffer in the world, in the sync area of the group in other groups. A member writes the slot of barrier b only if it knows that all have come
-//! to b - 1. Whoever has come to b - 1 has read what it wanted of b - 2, whose slot it was before: it reads under the lock of its rank's
+//! to b - 1, or b is the group's first, before which all who had the slot have let go of it. Whoever has come to b - 1 has read what it wanted of b - 2, whose slot it was before: it reads under the lock of its rank's
 //! barriers, which it gives back then, so that holds for all its threads, and whatever collectives they make. A member that does not
 //! know it, because a death has ended its wait, lays out nothing. Then, and where it has no memory for it, all see so in its line, and send messages.
 //!
