@@ -99,6 +99,7 @@ OWN_TYPES(RMA)
         shmem_atomic_fetch_inc_nbi(ctx, &fetched, &word_##T, 0);                                                       \
         shmem_atomic_fetch_add_nbi(&fetched, &word_##T, (C)1, 0);                                                      \
         shmem_atomic_fetch_add_nbi(ctx, &fetched, &word_##T, (C)1, 0);                                                 \
+        shmem_ctx_quiet(ctx);                                                                                          \
         shmem_barrier_all();                                                                                           \
         CHECK_EQUAL(shmem_atomic_fetch(&word_##T, 0), 12 * pes);                                                       \
         CHECK_EQUAL(shmem_atomic_fetch(ctx, &word_##T, 0), 12 * pes);                                                  \
@@ -110,10 +111,13 @@ OWN_TYPES(RMA)
         CHECK_EQUAL(shmem_atomic_compare_swap(&word_##T, (C)6, (C)7, next_pe()), 6);                                   \
         CHECK_EQUAL(shmem_atomic_compare_swap(ctx, &word_##T, (C)7, (C)8, next_pe()), 7);                              \
         shmem_atomic_fetch_nbi(&fetched, &word_##T, next_pe());                                                        \
+        shmem_quiet();                                                                                                 \
+        CHECK_EQUAL(fetched, 8);                                                                                       \
         shmem_atomic_swap_nbi(ctx, &fetched, &word_##T, (C)9, next_pe());                                              \
+        shmem_ctx_quiet(ctx);                                                                                          \
+        CHECK_EQUAL(fetched, 8);                                                                                       \
         shmem_atomic_compare_swap_nbi(&fetched, &word_##T, (C)9, (C)10, next_pe());                                    \
         shmem_quiet();                                                                                                 \
-        shmem_ctx_quiet(ctx);                                                                                          \
         CHECK_EQUAL(fetched, 9);                                                                                       \
         shmem_wait_until(&word_##T, SHMEM_CMP_EQ, (C)10);                                                              \
         CHECK(shmem_test(&word_##T, SHMEM_CMP_EQ, (C)10));                                                             \
@@ -146,7 +150,9 @@ OWN_AMO_TYPES(AMO)
         CHECK_EQUAL(shmem_atomic_fetch_and(&word_##T, (C)4, next_pe()), 6);                                            \
         CHECK_EQUAL(shmem_atomic_fetch_xor(ctx, &word_##T, (C)1, next_pe()), 4);                                       \
         shmem_atomic_fetch_or_nbi(&fetched, &word_##T, (C)8, next_pe());                                               \
+        shmem_quiet();                                                                                                 \
         shmem_atomic_fetch_and_nbi(ctx, &fetched, &word_##T, (C)8, next_pe());                                         \
+        shmem_ctx_quiet(ctx);                                                                                          \
         shmem_atomic_fetch_xor_nbi(&fetched, &word_##T, (C)8, next_pe());                                              \
         shmem_barrier_all();                                                                                           \
         CHECK_EQUAL(fetched, 8);                                                                                       \
