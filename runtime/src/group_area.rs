@@ -3,7 +3,7 @@
 //! While a group is split every second member on a node claims an area, and all tell what they have claimed together with their colors. Then all
 //! know all claims and all colors, and nobody has to be asked: on each node the first color with several members there has the first
 //! area that was claimed, whoever did, the second color the second one, and so on. Other claims are withdrawn. Where none is left for a color, because
-//! other groups have them, its members meet by messages.
+//! other groups have them, or are being made, its members meet by messages.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use longarm_proto::Rank;
 use longarm_shm::sync_area::ClaimedArea;
 
 use crate::error::CollectiveError;
+use crate::group::death_among;
 use crate::inner::Inner;
 
 /// What a member of the group that is split has claimed. Dropped, it is nobody's for ever: others may count on it.
@@ -27,12 +28,24 @@ pub(crate) struct Told {
 }
 
 impl Claim {
-    /// Of this rank, one of these members, who all know that there will be a group.
-    pub(crate) fn new(inner: &Inner, members: &[Rank]) -> Claim {
+    /// Of this rank, one of these members, of whom every second one on a node claims.
+    pub(crate) fn of_split(inner: &Inner, members: &[Rank]) -> Claim {
+        // More are never needed: those would be for colors of one member.
+        Claim::of(inner, members, |place| place % 2 == 0)
+    }
+
+    /// Where all members will be one group: the first one on each node claims.
+    pub(crate) fn of_list(inner: &Inner, members: &[Rank]) -> Claim {
+        Claim::of(inner, members, |place| place == 0)
+    }
+
+    /// `is_one`: whether a member claims, by its place among those on its node.
+    fn of(inner: &Inner, members: &[Rank], is_one: impl Fn(usize) -> bool) -> Claim {
         let layout = inner.client.layout();
         let mut here = members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node());
-        // More than half are never needed: those would be colors of one member.
-        let claims = here.position(|rank| *rank == inner.me()).is_some_and(|place| place % 2 == 0);
+        let is_one = here.position(|rank| *rank == inner.me()).is_some_and(is_one);
+        // Behind a death no group is made, and its claims would be lost.
+        let claims = is_one && death_among(&inner.client, members).is_none();
         Claim(if claims { inner.client.segment().claim_sync_area() } else { None })
     }
 

@@ -420,6 +420,10 @@ impl Engine {
             self.watch_door();
         }
         self.expire_sessions(now_ms);
+        // Whoever had not heard of the death of a rank of this node may have passed it a mutex since.
+        if !self.dead.is_empty() {
+            self.shared.hand_on_mutexes();
+        }
         self.at_entrance(|entrance| entrance.look_after(now_ms)) | progress
     }
 

@@ -12,8 +12,8 @@ use longarm_memory::{Region, RegionMut};
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{DialError, Introduction, Link, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
 use longarm_proto::{
-    AccessKey, Generation, Identity, Initiator, JobId, NodeId, REPLY_BYTES, Rank, Refusal, Reply, Request, RequestId,
-    Run, SETTLE_MS, Secret, Session, Shape, WindowId, WindowRef, mutex_word,
+    AccessKey, CONTENDED, Generation, Identity, Initiator, JobId, NodeId, PASSED, REPLY_BYTES, Rank, Refusal, Reply,
+    Request, RequestId, Run, SETTLE_MS, SPINNERS, Secret, Session, Shape, WindowId, WindowRef, mutex_word,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -294,6 +294,24 @@ fn a_rank_of_the_node_that_died_without_a_connection_is_inherited_from_at_once()
         assert_eq!(taken, Ok(Ok(0)));
         waits.wait_in_line(node);
         node.die(1);
+        assert_eq!(waits.reply(node), INHERITED);
+        assert_eq!(next.ask(node, &TRY_LOCK()), value(0));
+    });
+}
+
+#[test]
+fn a_mutex_that_is_passed_to_a_rank_of_the_node_after_its_death_is_handed_on() {
+    on_each_network(|node| {
+        let [mut waits, mut next, _] = node.peers();
+        let taken = node.memory.part(0).compare_exchange_u32(MUTEX, 0, mutex_word(Rank(0)));
+        assert_eq!(taken, Ok(Ok(0)));
+        waits.wait_in_line(node);
+        node.die(1);
+        node.pass(SETTLE_MS);
+        // Rank 0, on the node too, has not heard of it, and rank 1 had spun for the mutex.
+        let (held, passed) = (node.word(), mutex_word(Rank(1)) | CONTENDED | PASSED | SPINNERS);
+        assert_eq!(node.memory.part(0).compare_exchange_u32(MUTEX, held, passed), Ok(Ok(held)));
+        node.pass(SETTLE_MS);
         assert_eq!(waits.reply(node), INHERITED);
         assert_eq!(next.ask(node, &TRY_LOCK()), value(0));
     });

@@ -24,7 +24,7 @@
 //! server says who is next: so ranks that look do not keep away those that sleep or are on other nodes, and do not each wait for the server.
 //!
 //! The set is of memory that all ranks of the node may change. A rank in it that there is not, or that is dead, is taken out and left out.
-//! One that dies with the mutex on its way is its holder, as any other.
+//! One that dies with the mutex on its way is its holder, as any other, also if it had died before: the server looks at contended mutexes again while a rank of the node is dead.
 
 use longarm_proto::{CONTENDED, PASSED, Rank, SPINNERS, mutex_holder, mutex_word};
 

@@ -27,7 +27,7 @@ impl Group {
     /// [`CollectiveError`].
     pub fn split_collective(&self, color: Option<u32>, key: i64) -> Result<Option<Group>, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let claim = Claim::new(&self.inner, &self.shared.members);
+        let claim = Claim::of_split(&self.inner, &self.shared.members);
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh, claim.word()];
         let all = match self.gather_few(Signature::plain("split"), &bytes_of(&mine)) {
             Ok(all) => all,
@@ -124,7 +124,7 @@ impl Group {
     /// The same members with an id.
     fn with_own_id(&self) -> Result<Group, CollectiveError> {
         let fresh = self.inner.next_group_id();
-        let claim = Claim::new(&self.inner, &self.shared.members);
+        let claim = Claim::of_list(&self.inner, &self.shared.members);
         let mine = [fresh, claim.word()];
         let all = match self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine)) {
             Ok(all) => all,

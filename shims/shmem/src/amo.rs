@@ -164,7 +164,7 @@ fn start_long(
     }
     let rmw = Rmw { op, width: if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 }, operand, compare };
     let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
-    or_end(name, context_found.start_fetch((name, &job.process), to, start));
+    or_end(name, context_found.start_fetch((name, &job.process), (place.rank, to), start));
 }
 
 /// The accumulate of one element that does the same to the word.

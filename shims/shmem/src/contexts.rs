@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) team_handle: usize,
     /// What was started towards other nodes and not waited for.
     pending: Mutex<Option<CompletionPart>>,
-    /// Old values that were asked for and not waited for, in their order.
+    /// Old values that were asked for and not waited for, the oldest first.
     fetches: Mutex<VecDeque<Fetch>>,
     /// Something was issued towards another node since the last quiet. PAIR context-sent: set (Release) after the issue, taken
     /// (Acquire) before the quiet that covers it.
@@ -43,12 +43,13 @@ pub(crate) struct Context {
 /// An old value that is written to memory of the caller when it has come, at the latest by quiet.
 struct Fetch {
     completion: Arc<Completion>,
+    target: u32,
     to: RegionMut<'static>,
 }
 
 impl Fetch {
     fn end(self, name: &'static str, process: &Process) {
-        or_end(name, process.world.wait_for_completion(Operation::Rmw, process.me, &self.completion));
+        or_end(name, process.world.wait_for_completion(Operation::Rmw, self.target, &self.completion));
         let old = self.completion.value().to_le_bytes();
         self.to.copy_from(Region::from_slice(&old[..self.to.len()]));
     }
@@ -92,11 +93,11 @@ impl Context {
     pub(crate) fn start_fetch<E>(
         &self,
         (name, process): (&'static str, &Process),
-        to: RegionMut<'static>,
+        (target, to): (u32, RegionMut<'static>),
         body: impl FnOnce(&CompletionPart) -> Result<(), E>,
     ) -> Result<(), E> {
         let (completion, part) = Completion::begin();
-        // Held over the start too: what comes back is written in the order in which it was asked for.
+        // Held over the start, and over the wait for the first one: quiet finds all that were started before it.
         let mut fetches = self.fetches.lock();
         body(&part)?;
         drop(part.done());
@@ -105,7 +106,7 @@ impl Context {
         {
             first.end(name, process);
         }
-        fetches.push_back(Fetch { completion, to });
+        fetches.push_back(Fetch { completion, target, to });
         self.note_sent();
         Ok(())
     }
