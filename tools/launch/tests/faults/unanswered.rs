@@ -124,6 +124,8 @@ fn cut_off(world: &World) -> ! {
 /// Rank 2 is alone on its node, and stopped while rank 0 tries for a mutex there and gives back one of its own, for which rank 1 waits.
 fn tries(world: &World) -> ! {
     let mutexes = world.mutexes_collective(1).expect("memory is enough");
+    // Before rank 1 wants it.
+    let held = (world.rank() == 0).then(|| mutexes.lock(0, 0).expect("it is free"));
     world.barrier_collective().expect("all live");
     if world.rank() == 2 {
         println!("pid {}", std::process::id());
@@ -132,11 +134,13 @@ fn tries(world: &World) -> ! {
         mutexes.lock(0, 0).expect("it is given on").keep();
         println!("answer: it was given on");
     }
-    if world.rank() == 0 {
+    if let Some(mut held) = held {
         std::io::stdin().read_line(&mut String::new()).expect("the trial says that rank 2 is stopped");
         let _asked = mutexes.start_try_lock(2, 0);
         // Until rank 1 waits, which an unlock shows that is not done at once.
-        while mutexes.lock(0, 0).expect("it comes").start_unlock().test() {}
+        while held.start_unlock().test() {
+            held = mutexes.lock(0, 0).expect("it comes");
+        }
         loop {
             std::thread::park();
         }
