@@ -41,8 +41,7 @@ impl Claim {
 
     /// `is_one`: whether a member claims, by its place among those on its node.
     fn of(inner: &Inner, members: &[Rank], is_one: impl Fn(usize) -> bool) -> Claim {
-        let layout = inner.client.layout();
-        let mut here = members.iter().filter(|rank| layout.node_of(**rank) == layout.my_node());
+        let mut here = members.iter().filter(|rank| is_here(inner, **rank));
         let is_one = here.position(|rank| *rank == inner.me()).is_some_and(is_one);
         // Behind a death no group is made, and its claims would be lost.
         let claims = is_one && death_among(&inner.client, members).is_none();
@@ -54,41 +53,48 @@ impl Claim {
         self.0.as_ref().map_or(0, ClaimedArea::word)
     }
 
-    /// The groups are not made. If somebody called something else, nobody has made one.
-    pub(crate) fn give_up(self, error: CollectiveError) -> CollectiveError {
-        if let (Some(claimed), CollectiveError::Mismatch { .. }) = (self.0, &error) {
-            claimed.withdraw();
+    /// With what came of telling it. If somebody called something else, nobody has made a group, and it is withdrawn.
+    pub(crate) fn with<T>(self, told: Result<T, CollectiveError>) -> Result<(Claim, T), CollectiveError> {
+        match (told, self) {
+            (Ok(told), claim) => Ok((claim, told)),
+            (Err(error), Claim(claimed)) => {
+                if matches!(error, CollectiveError::Mismatch { .. }) {
+                    claimed.into_iter().for_each(ClaimedArea::withdraw);
+                }
+                Err(error)
+            }
         }
-        error
     }
 
     /// Where this rank meets those of `members`, its new group, that are on its node. `told`: what all members of the group that is split have told,
     /// in their order.
     pub(crate) fn settle(self, inner: &Inner, told: &[Told], members: &[Rank]) -> Option<FlagBarriers> {
-        let layout = inner.client.layout();
-        let is_here = |rank: Rank| layout.node_of(rank) == layout.my_node();
-        let here = || told.iter().filter(|one| is_here(one.rank));
+        let here: Vec<&Told> = told.iter().filter(|one| is_here(inner, one.rank)).collect();
+        let my_color = here.iter().find(|one| one.rank == inner.me()).and_then(|me| me.color);
         let mut counts: HashMap<u32, u32> = HashMap::new();
-        here().filter_map(|one| one.color).for_each(|color| *counts.entry(color).or_default() += 1);
-        let mut claims = here().map(|one| (one.rank, one.claim)).filter(|(_, claim)| *claim != 0);
+        here.iter().filter_map(|one| one.color).for_each(|color| *counts.entry(color).or_default() += 1);
+        // Of each color the first member stands for it.
+        let colors = here.iter().filter_map(|one| counts.remove_entry(&one.color?)).filter(|(_, count)| *count > 1);
         let mut mine = None;
         let mut claim = self.0;
-        for color in here().filter_map(|one| one.color) {
-            // Each color once.
-            let Some(count) = counts.remove(&color).filter(|count| *count > 1) else { continue };
-            let Some((claimer, word)) = claims.next() else { break };
-            if claimer == inner.me() {
+        for ((color, count), claimer) in colors.zip(here.iter().filter(|one| one.claim != 0)) {
+            if claimer.rank == inner.me() {
                 claim.take()?.share(count);
             }
-            if here().any(|one| one.rank == inner.me() && one.color == Some(color)) {
-                mine = Some(word);
+            if Some(color) == my_color {
+                mine = Some(claimer.claim);
             }
         }
         if let Some(unused) = claim {
             unused.withdraw();
         }
-        let ranks: Box<[Rank]> = members.iter().copied().filter(|rank| is_here(*rank)).collect();
+        let ranks: Box<[Rank]> = members.iter().copied().filter(|rank| is_here(inner, *rank)).collect();
         let me = ranks.iter().position(|rank| *rank == inner.me())? as u32;
         Some(FlagBarriers::of_group(inner.client.segment().hold_sync_area(mine?, me)?, ranks, me))
     }
+}
+
+fn is_here(inner: &Inner, rank: Rank) -> bool {
+    let layout = inner.client.layout();
+    layout.node_of(rank) == layout.my_node()
 }

@@ -130,6 +130,11 @@ impl Node {
         self.turn();
     }
 
+    /// As a rank of the node does it.
+    fn swap(&self, from: u32, to: u32) {
+        assert_eq!(self.memory.part(0).compare_exchange_u32(MUTEX, from, to), Ok(Ok(from)));
+    }
+
     fn word(&self) -> u32 {
         self.memory.part(0).load_u32(MUTEX).unwrap()
     }
@@ -290,8 +295,7 @@ fn a_mutex_that_nobody_waits_for_is_inherited_by_the_next_who_asks() {
 fn a_rank_of_the_node_that_died_without_a_connection_is_inherited_from_at_once() {
     on_each_network(|node| {
         let [mut waits, mut next, _] = node.peers();
-        let taken = node.memory.part(0).compare_exchange_u32(MUTEX, 0, mutex_word(Rank(1)));
-        assert_eq!(taken, Ok(Ok(0)));
+        node.swap(0, mutex_word(Rank(1)));
         waits.wait_in_line(node);
         node.die(1);
         assert_eq!(waits.reply(node), INHERITED);
@@ -303,14 +307,13 @@ fn a_rank_of_the_node_that_died_without_a_connection_is_inherited_from_at_once()
 fn a_mutex_that_is_passed_to_a_rank_of_the_node_after_its_death_is_handed_on() {
     on_each_network(|node| {
         let [mut waits, mut next, _] = node.peers();
-        let taken = node.memory.part(0).compare_exchange_u32(MUTEX, 0, mutex_word(Rank(0)));
-        assert_eq!(taken, Ok(Ok(0)));
+        node.swap(0, mutex_word(Rank(0)));
         waits.wait_in_line(node);
         node.die(1);
         node.pass(SETTLE_MS);
         // Rank 0, on the node too, has not heard of it, and rank 1 had spun for the mutex.
         let (held, passed) = (node.word(), mutex_word(Rank(1)) | CONTENDED | PASSED | SPINNERS);
-        assert_eq!(node.memory.part(0).compare_exchange_u32(MUTEX, held, passed), Ok(Ok(held)));
+        node.swap(held, passed);
         node.pass(SETTLE_MS);
         assert_eq!(waits.reply(node), INHERITED);
         assert_eq!(next.ask(node, &TRY_LOCK()), value(0));

@@ -29,10 +29,7 @@ impl Group {
         let fresh = self.inner.next_group_id();
         let claim = Claim::of_split(&self.inner, &self.shared.members);
         let mine = [color.map_or(u64::MAX, u64::from), key as u64, fresh, claim.word()];
-        let all = match self.gather_few(Signature::plain("split"), &bytes_of(&mine)) {
-            Ok(all) => all,
-            Err(error) => return Err(claim.give_up(error)),
-        };
+        let (claim, all) = claim.with(self.gather_few(Signature::plain("split"), &bytes_of(&mine)))?;
         let words: Vec<[u64; 4]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
         let told: Vec<Told> = (self.shared.members.iter().zip(&words))
             .map(|(rank, [color, _, _, claim])| Told { rank: *rank, color: u32::try_from(*color).ok(), claim: *claim })
@@ -126,10 +123,7 @@ impl Group {
         let fresh = self.inner.next_group_id();
         let claim = Claim::of_list(&self.inner, &self.shared.members);
         let mine = [fresh, claim.word()];
-        let all = match self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine)) {
-            Ok(all) => all,
-            Err(error) => return Err(claim.give_up(error)),
-        };
+        let (claim, all) = claim.with(self.gather_few(Signature::plain("subgroup"), &bytes_of(&mine)))?;
         let words: Vec<[u64; 2]> = all.chunks_exact(size_of_val(&mine)).map(words_of).collect();
         let members = &self.shared.members;
         let told: Vec<Told> = (members.iter().zip(&words))

@@ -6,8 +6,7 @@ use std::ffi::c_int;
 
 use longarm::error::RmwError;
 use longarm::ffi::{
-    AccumulateOp, CompletionPart, CounterKind, ElementType, Kernel, OriginBytes, Region, RegionMut, Rmw, RmwOp,
-    RmwWidth, Scale,
+    AccumulateOp, CompletionPart, CounterKind, ElementType, Kernel, OriginBytes, RegionMut, Rmw, RmwOp, RmwWidth, Scale,
 };
 
 use crate::boundary::{end, or_end};
@@ -52,7 +51,9 @@ unsafe fn rmw<T: Word>(
     // SAFETY: this function's own contract.
     T::from_bits(match unsafe { at_once(context, (dest, pe), op, operands) } {
         Some(old) => old,
-        None => long(name, context, (dest.addr(), size_of::<T>(), pe), op, operands, true),
+        None => {
+            long(name, context, (dest.addr(), size_of::<T>(), pe), op, operands, Old::Now).expect("it is waited for")
+        }
     })
 }
 
@@ -69,14 +70,14 @@ unsafe fn start<T: Word>(
     operands: (u64, u64),
 ) {
     // SAFETY: this function's own contract.
-    match unsafe { at_once(context, (dest, pe), op, operands) } {
+    let old = unsafe { at_once(context, (dest, pe), op, operands) }.or_else(|| {
+        // SAFETY: this function's own contract: the bytes stay until quiet, behind which nobody touches the region.
+        let to = unsafe { RegionMut::from_raw(fetch.cast(), size_of::<T>()) };
+        long(name, context, (dest.addr(), size_of::<T>(), pe), op, operands, Old::ByQuiet(to))
+    });
+    if let Some(old) = old {
         // SAFETY: this function's own contract.
-        Some(old) => unsafe { fetch.write(T::from_bits(old)) },
-        None => {
-            // SAFETY: this function's own contract: the bytes stay until quiet, behind which nobody touches the region.
-            let to = unsafe { RegionMut::from_raw(fetch.cast(), size_of::<T>()) };
-            start_long(name, context, to, (dest.addr(), pe), op, operands);
-        }
+        unsafe { fetch.write(T::from_bits(old)) };
     }
 }
 
@@ -88,7 +89,7 @@ unsafe fn start<T: Word>(
 unsafe fn update<T: Word>(name: &'static str, context: usize, (dest, pe): (*const T, c_int), op: RmwOp, operand: u64) {
     // SAFETY: this function's own contract.
     if unsafe { at_once(context, (dest, pe), op, (operand, 0)) }.is_none() {
-        long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, 0), false);
+        long(name, context, (dest.addr(), size_of::<T>(), pe), op, (operand, 0), Old::Unwanted);
     }
 }
 
@@ -100,6 +101,17 @@ fn done(job: &Job, pe: c_int, op: RmwOp, bytes: usize) {
     job.count(pe, CounterKind::Rmw, bytes);
 }
 
+/// What becomes of the old value of a word of another node.
+enum Old {
+    /// Nobody asks for it.
+    Unwanted,
+    /// The call waits for it.
+    Now,
+    /// It is written here by quiet.
+    ByQuiet(RegionMut<'static>),
+}
+
+/// The old value, if it is known on return.
 #[inline(never)]
 fn long(
     name: &'static str,
@@ -107,8 +119,8 @@ fn long(
     (address, width, pe): (usize, usize, c_int),
     op: RmwOp,
     (operand, compare): (u64, u64),
-    fetches: bool,
-) -> u64 {
+    wanted: Old,
+) -> Option<u64> {
     let job = job::get(name);
     let (context, pe) = job.contexts.resolve(name, context, pe);
     let place = job.place(name, pe, address, width);
@@ -119,52 +131,35 @@ fn long(
         let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
         let rmw = Rmw { op, width, operand, compare };
         if let Some(away) = place.away {
-            return away.rmw(name, (place.rank, place.offset), rmw);
+            return Some(away.rmw(name, (place.rank, place.offset), rmw));
         }
-        if !fetches {
-            let bytes = operand.to_le_bytes();
-            if let Some(kernel) = kernel_of(op, width)
-                && let source = OriginBytes::from(&bytes[..kernel.element().bytes()])
-                && let operator = (kernel, &Scale::one(kernel.element()))
-                && place.window.accumulate_bytes_together(place.rank, place.offset, operator, source)
-            {
-                context.note_sent();
-                return 0;
+        let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
+        match wanted {
+            Old::Unwanted => {
+                let bytes = operand.to_le_bytes();
+                if let Some(kernel) = kernel_of(op, width)
+                    && let source = OriginBytes::from(&bytes[..kernel.element().bytes()])
+                    && let operator = (kernel, &Scale::one(kernel.element()))
+                    && place.window.accumulate_bytes_together(place.rank, place.offset, operator, source)
+                {
+                    context.note_sent();
+                } else {
+                    or_end(name, context.start(start));
+                }
             }
-            let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
-            or_end(name, context.start(start));
-            return 0;
+            Old::ByQuiet(to) => or_end(name, context.start_fetch((name, &job.process), (place.rank, to), start)),
+            Old::Now => {
+                let old = place.window.rmw_bytes(place.rank, place.offset, rmw);
+                context.note_sent();
+                return Some(or_end::<_, RmwError>(name, old));
+            }
         }
-        let old = place.window.rmw_bytes(place.rank, place.offset, rmw);
-        context.note_sent();
-        return or_end::<_, RmwError>(name, old);
+        return None;
     }
     // SAFETY: `place` has looked at it, and it is aligned: heaps and segments begin at pages.
     let old = unsafe { here(place.here, width, op, operand, compare) };
     done(job, pe, op, width);
-    old
-}
-
-#[inline(never)]
-fn start_long(
-    name: &'static str,
-    context: usize,
-    to: RegionMut<'static>,
-    (address, pe): (usize, c_int),
-    op: RmwOp,
-    (operand, compare): (u64, u64),
-) {
-    let job = job::get(name);
-    let (context_found, world_pe) = job.contexts.resolve(name, context, pe);
-    let width = to.len();
-    let place = job.place(name, world_pe, address, width);
-    if !place.here.is_null() || place.away.is_some() || !place.offset.is_multiple_of(width as u64) {
-        let old = long(name, context, (address, width, pe), op, (operand, compare), true).to_le_bytes();
-        return to.copy_from(Region::from_slice(&old[..width]));
-    }
-    let rmw = Rmw { op, width: if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 }, operand, compare };
-    let start = |part: &CompletionPart| place.window.start_rmw_bytes(place.rank, place.offset, rmw, part);
-    or_end(name, context_found.start_fetch((name, &job.process), (place.rank, to), start));
+    Some(old)
 }
 
 /// The accumulate of one element that does the same to the word.
