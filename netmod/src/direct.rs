@@ -61,7 +61,7 @@ impl NoDeviceRmw {
 pub trait RemoteMemory: Send + Sync {
     /// Lets peers that know the key read and write a part of a window. Dropping what is returned ends that, before the
     /// memory goes away.
-    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send>;
+    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send + Sync>;
 
     /// Says that this process has some memory of a window mapped, and that until what is returned is dropped it stays there, with
     /// the pages that it has: transfers of which it is the near end can rely on that.

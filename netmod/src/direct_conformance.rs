@@ -189,7 +189,7 @@ fn pair(netmod: &dyn Netmod, listener: &mut dyn Listener) -> Pair {
 /// A pair of which one end reaches what the other has published. Its ends go before what they reach.
 struct Reaching {
     pair: Pair,
-    published: Box<dyn Send>,
+    published: Box<dyn Send + Sync>,
     listener: Box<dyn Listener>,
 }
 

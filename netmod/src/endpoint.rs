@@ -66,6 +66,12 @@ pub trait Link: Send {
         true
     }
 
+    /// Whether nothing that it does touches what other links use as well: then several threads may drive several links at once
+    /// without waiting for each other.
+    fn stands_alone(&self) -> bool {
+        false
+    }
+
     /// The peer no longer listens to this link, or nobody cares whether it does: a drop need not wait for the delivery of what
     /// was sent last.
     fn abandon(&mut self) {}

@@ -164,7 +164,7 @@ impl Netmod for Mock {
 }
 
 impl RemoteMemory for Mock {
-    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
+    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send + Sync> {
         let (device, name) = (Arc::clone(&self.1), name(&part, self.1.fault));
         let place = (memory.as_mut_ptr().expose_provenance() as u64, memory.len() as u64);
         device.published.lock().unwrap().insert(name, place);

@@ -24,7 +24,7 @@ use crate::topology;
 pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
 pub use values::{Config, NetworkChoice, OnDemandChoice, OnFailure, Origin, UnknownVariable};
 use values::{NONTEMPORAL_BYTES_MIN, SPIN_US};
-use variables::{INTERFACE, NONTEMPORAL, SPIN, Slot, VARIABLES};
+use variables::{INTERFACE, NONTEMPORAL, SERVER_THREADS, SPIN, Slot, VARIABLES};
 
 /// What all variables of longarm begin with.
 ///
@@ -85,6 +85,8 @@ pub enum ConfigError {
 
 longarm_client::debug_as_display!(ConfigError);
 
+/// With so many threads a server is as fast as a plain program of as many; more were not measured.
+const SERVER_THREADS_BY_ITSELF: u64 = 4;
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
 #[doc(hidden)]
@@ -142,6 +144,18 @@ impl Config {
         }
         self.spin_us = if ranks_on_machine > processors { 0 } else { SPIN_US };
         self.origins[SPIN] = Origin::Measured;
+    }
+
+    #[doc(hidden)]
+    /// Decides how many threads may serve other nodes at once, once the job is known: besides the server's own as many as ranks leave
+    /// processors free, up to a bound. A value set by hand stays.
+    pub fn settle_server_threads(&mut self, ranks_on_machine: u32, processors: u32) {
+        if self.origins[SERVER_THREADS].is_by_hand() {
+            return;
+        }
+        let free = u64::from(processors.saturating_sub(ranks_on_machine));
+        self.server_threads = (1 + free).min(SERVER_THREADS_BY_ITSELF);
+        self.origins[SERVER_THREADS] = Origin::Measured;
     }
 
     /// Whether a variable was set by hand, in the environment or by the program.
@@ -409,6 +423,19 @@ mod tests {
         assert_eq!(text.len(), 2);
         assert!(text[0].ends_with("did you mean LONGARM_EAGER_BYTES?"), "{}", text[0]);
         assert!(!text[1].contains("did you mean"), "{}", text[1]);
+    }
+
+    #[test]
+    fn servers_have_more_threads_where_ranks_leave_processors_unless_set_by_hand() {
+        let threads = |variables: &[(&str, &str)], ranks, processors| {
+            let mut config = read(variables).unwrap();
+            config.settle_server_threads(ranks, processors);
+            (config.server_threads, entry(&config, "LONGARM_SERVER_THREADS").origin)
+        };
+        let by_itself = [(3, 2), (2, 2), (2, 3), (4, 16)].map(|(ranks, processors)| threads(&[], ranks, processors).0);
+        assert_eq!(by_itself, [1, 1, 2, 4]);
+        assert_eq!(threads(&[], 2, 2).1, Origin::Measured);
+        assert_eq!(threads(&[("LONGARM_SERVER_THREADS", "3")], 2, 2), (3, Origin::Environment));
     }
 
     #[test]

@@ -109,6 +109,12 @@ impl Connection {
         self.input.forget_drained();
     }
 
+    /// Its mail, for the end of the session.
+    pub(crate) fn take_mail(&mut self) -> Mail {
+        let source = self.mail.source();
+        std::mem::replace(&mut self.mail, Mail::new(source))
+    }
+
     /// Moves some of the mail that is held to the inboxes, and tells the peer that there is room for more. `None`: no cell is
     /// free. Else whether anything moved.
     pub(crate) fn deliver_mail(&mut self, node: &NodeSegment) -> Result<Option<bool>, Ended> {
@@ -140,7 +146,7 @@ impl Connection {
     }
 
     /// Receives, serves and replies, a bounded amount.
-    pub(crate) fn turn(&mut self, shared: &mut ServeState, number: usize) -> Result<Turn, Ended> {
+    pub(crate) fn turn(&mut self, shared: &ServeState, number: usize) -> Result<Turn, Ended> {
         let mut progress = false;
         if self.link.is_none() {
             // What has arrived was acknowledged, perhaps: it is done whether the peer calls again or not.
@@ -183,7 +189,7 @@ impl Connection {
     }
 
     /// Uses what has arrived for one step. False: more has to arrive.
-    fn step(&mut self, shared: &mut ServeState, number: usize) -> Result<bool, Ended> {
+    fn step(&mut self, shared: &ServeState, number: usize) -> Result<bool, Ended> {
         match &mut self.state {
             State::Header => {
                 let Some(bytes) = self.input.take_array::<HEADER_BYTES>() else { return Ok(false) };
@@ -206,7 +212,7 @@ impl Connection {
 
     fn begin(
         &mut self,
-        shared: &mut ServeState,
+        shared: &ServeState,
         number: usize,
         header: RequestHeader,
         descriptor: &[u8],
@@ -221,7 +227,7 @@ impl Connection {
             }
             Request::Leave => return Err(Ended::Left),
             Request::Lock { .. } => {
-                let found = shared.mutexes.waiting_of(number) + 1;
+                let found = shared.mutexes.lock().waiting_of(number) + 1;
                 if found > LOCK_WAITERS_MAX {
                     return Err(Violation::LockWaiters { found }.into());
                 }
@@ -266,7 +272,7 @@ impl Connection {
     }
 
     /// Moves payload that has arrived to where it belongs.
-    fn drain_payload(&mut self, shared: &mut ServeState) -> Result<bool, Ended> {
+    fn drain_payload(&mut self, shared: &ServeState) -> Result<bool, Ended> {
         let State::Payload { sink, target } = &mut self.state else { unreachable!("called in this state") };
         let target = *target;
         let before = sink.remaining();
@@ -280,6 +286,7 @@ impl Connection {
                 while piece.remaining() > 0
                     && let Some(bytes) = self.input.take(piece.next_bytes())
                 {
+                    let _one_at_a_time = shared.cells.lock();
                     self.mail.take(piece, bytes, &shared.node, shared.mail_waits);
                 }
             }

@@ -4,8 +4,10 @@
 //! call (see [`crate::Server`]). The engine never sleeps and never blocks.
 
 mod arrivals;
+mod deaths;
 mod listening;
 mod sessions;
+mod together;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,16 +19,20 @@ use longarm_netmod::{
     RemoteMemory, Waker,
 };
 use longarm_proto::{JobId, NodeId, Rank, ReplyBody, Secret};
-use longarm_shm::{NodeSegment, Popped, Producer};
+use longarm_shm::NodeSegment;
+use parking_lot::Mutex;
 use slab::Slab;
 
-use crate::connection::{Connection, Ended};
+use crate::connection::{Connection, Ended, Turn};
 use crate::door::DoorListener;
+use crate::lent::Lent;
 use crate::mail::Mail;
 use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
 use crate::serve::state::ServeState;
 use crate::table::Windows;
+use crate::workers::{WorkerOptions, Workers};
+use together::Crowding;
 
 /// What the engine of a node is made of.
 pub struct EngineOptions {
@@ -82,6 +88,8 @@ pub struct Census {
     pub waiters: usize,
     /// How often a connection was looked at so far.
     pub looks: u64,
+    /// How many of those looks were a worker's.
+    pub looks_of_workers: u64,
     /// Bytes of replies that were copied and not acknowledged, at the connection that has most.
     pub reply_bytes_kept_max: usize,
     /// Those of them that wait to be sent, at the connection that has most.
@@ -129,7 +137,7 @@ const ACCEPTS_PER_TURN: usize = 64;
 const LOOK_EVERYWHERE_TURNS: u32 = 32;
 
 struct Peer {
-    connection: Connection,
+    connection: Lent<Connection>,
     interest: Interest,
     /// Its mail waits for free cells, which no descriptor announces.
     holds_mail: bool,
@@ -141,7 +149,9 @@ struct Peer {
 
 /// See the module.
 pub struct Engine {
-    shared: ServeState,
+    shared: Lent<ServeState>,
+    workers: Workers,
+    crowding: Crowding,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
     /// `None` for a world of one.
@@ -219,14 +229,17 @@ impl Engine {
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
-            shared: ServeState {
+            workers: Workers::new(WorkerOptions::none()),
+            crowding: Crowding::default(),
+            shared: Lent::new(ServeState {
                 windows,
                 node: options.segment,
                 local_of_rank,
-                mutexes: MutexWaiters::default(),
+                mutexes: Mutex::new(MutexWaiters::default()),
+                cells: Mutex::new(()),
                 mail_waits: false,
                 host,
-            },
+            }),
             poller,
             ready: Vec::new(),
             entrance,
@@ -282,9 +295,9 @@ impl Engine {
         if self.shared.mail_waits {
             return Some(1);
         }
-        let settled = self.dead.is_empty() && !self.shared.mutexes.deaths.is_settling();
+        let settled = self.dead.is_empty() && !self.shared.mutexes.lock().deaths.is_settling();
         // Only those in the queue of a mutex have to call in time.
-        let settled = settled && !self.lost.iter().any(|number| self.shared.mutexes.is_waiting(*number));
+        let settled = settled && !self.lost.iter().any(|number| self.shared.mutexes.lock().is_waiting(*number));
         let nobody_waits = self.entrance.as_ref().is_none_or(|entrance| !entrance.has_time_limits());
         let nothing_to_look_after = nobody_waits && !self.door_rests && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
@@ -299,25 +312,12 @@ impl Engine {
             half_open: self.entrance.as_ref().map_or(0, Entrance::len),
             visitors: self.visitors.len(),
             windows: self.shared.windows.len(),
-            waiters: self.shared.mutexes.waiters(),
+            waiters: self.shared.mutexes.lock().waiters(),
             looks: self.looks,
+            looks_of_workers: self.workers.turned(),
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
             mail_bytes_held: mails.map(Mail::held_bytes).sum(),
-        }
-    }
-
-    /// A rank of the job died. Its sessions end, those with a link when what it sent has been taken in; its mutexes go to
-    /// others, see `inherit`. If it was one of this node, its mail is thrown away from now on: in its inbox it would keep
-    /// the cells that others need.
-    pub fn note_death(&mut self, rank: Rank) {
-        self.shared.note_death(rank);
-        self.forget_lost_of(rank);
-        if let Some(local) = self.shared.local_of_rank.get(&rank)
-            && !self.dead.contains(local)
-        {
-            self.dead.push(*local);
-            self.shared.node.take_over(*local);
         }
     }
 
@@ -346,13 +346,7 @@ impl Engine {
         match look {
             Look::Everywhere => progress |= self.turn_ready(now_ms),
             Look::These(ready) => progress |= self.turn_those(now_ms, ready),
-            Look::Recent => {
-                let mut index = 0;
-                while index < self.recent.len() {
-                    progress |= self.turn_peer(self.recent[index]);
-                    index += 1;
-                }
-            }
+            Look::Recent => progress |= self.turn_recents(now_ms),
         }
         progress |= self.turn_unannounced(now_ms);
         if self.shared.mail_waits {
@@ -375,40 +369,6 @@ impl Engine {
     /// do, perhaps on this processor.
     pub fn has_sent_large(&self) -> bool {
         self.sent_large
-    }
-
-    fn empty_inboxes_of_the_dead(&self) -> bool {
-        let mut progress = false;
-        let node = &self.shared.node;
-        let dead = |producer| matches!(producer, Producer::Local(local) if self.dead.contains(&local));
-        for local in &self.dead {
-            loop {
-                match node.try_pop(*local, &mut |_, _| {}) {
-                    Popped::Taken => progress = true,
-                    // It died, or another did, in the middle of something.
-                    Popped::Broken if node.take_over(*local) || node.mend(*local, dead) => progress = true,
-                    Popped::Empty | Popped::Broken => break,
-                }
-            }
-        }
-        progress
-    }
-
-    /// Hands on the mutexes of those dead ranks from whom nothing comes any more.
-    fn settle_deaths(&mut self, now_ms: u64) -> bool {
-        if !self.shared.mutexes.deaths.is_settling() {
-            return false;
-        }
-        let peers = &self.peers;
-        let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
-        let gone = self.shared.mutexes.deaths.settle(now_ms, connected);
-        let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
-        let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();
-        cut.into_iter().for_each(|number| self.end_peer(number, &Ended::Dead));
-        if !gone.is_empty() {
-            self.shared.hand_on_mutexes();
-        }
-        !gone.is_empty()
     }
 
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
@@ -441,6 +401,8 @@ impl Engine {
     fn turn_those(&mut self, now_ms: u64, ready: &[Ready]) -> bool {
         let mut progress = false;
         let recent = std::mem::take(&mut self.recent);
+        let together = self.turns_together();
+        let (mut connections, mut moved) = (Vec::new(), 0);
         for event in ready {
             let number = (event.token & NUMBER_MASK) as usize;
             progress |= match event.token & !NUMBER_MASK {
@@ -449,12 +411,14 @@ impl Engine {
                     self.end_peer(number, &Ended::Link(LinkError::Reset));
                     true
                 }
+                CONNECTION if together => {
+                    connections.push(number);
+                    false
+                }
                 CONNECTION => {
-                    let moved = self.turn_peer(number);
-                    if moved && self.recent.len() <= RECENT_MAX && !self.recent.contains(&number) {
-                        self.recent.push(number);
-                    }
-                    moved
+                    let has_moved = self.turn_recent(number);
+                    moved += usize::from(has_moved);
+                    has_moved
                 }
                 VISITOR => self.turn_visitor(number),
                 WAITING => self.at_entrance(|entrance| entrance.look(number, now_ms)),
@@ -466,6 +430,9 @@ impl Engine {
                 _ => self.open_door(),
             };
         }
+        moved += self.turn_together(&connections);
+        self.crowding.note(now_ms, moved);
+        progress |= moved > 0;
         // A quiet moment does not make the busy ones forgotten.
         if self.recent.is_empty() {
             self.recent = recent;
@@ -477,7 +444,14 @@ impl Engine {
     fn turn_peer(&mut self, number: usize) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return false };
         self.looks += 1;
-        let turn = match peer.connection.turn(&mut self.shared, number) {
+        let turn = peer.connection.turn(&self.shared, number);
+        self.follow(number, turn)
+    }
+
+    /// What follows from the turn of a connection. True if anything moved.
+    fn follow(&mut self, number: usize, turn: Result<Turn, Ended>) -> bool {
+        let Some(peer) = self.peers.get_mut(number) else { return false };
+        let turn = match turn {
             Ok(turn) => turn,
             Err(ended) => {
                 self.end_peer(number, &ended);
@@ -562,7 +536,7 @@ impl Engine {
     fn deliver_grants(&mut self) -> bool {
         let mut progress = false;
         loop {
-            let mutexes = &mut self.shared.mutexes;
+            let mutexes = self.shared.mutexes.get_mut();
             let granted = mutexes.next_grant().map(|grant| {
                 let answer = ReplyBody::Granted { inherited: grant.inherited };
                 (grant.waiter, answer)

@@ -17,15 +17,16 @@ use crate::serve::state::ServeState;
 impl ServeState {
     /// A rank of the job died.
     pub(crate) fn note_death(&mut self, rank: Rank) {
-        if self.mutexes.deaths.note(rank) {
-            self.mutexes.forget_rank(rank);
-            self.mutexes.forget_host(rank);
+        let mutexes = self.mutexes.get_mut();
+        if mutexes.deaths.note(rank) {
+            mutexes.forget_rank(rank);
+            mutexes.forget_host(rank);
         }
     }
 
     /// Hands on what those who are gone hold and others wait for. After the connections of all of them have ended.
     pub(crate) fn hand_on_mutexes(&mut self) {
-        for place in self.mutexes.contended() {
+        for place in self.mutexes.get_mut().contended() {
             self.hand_on(place);
         }
     }
@@ -34,7 +35,8 @@ impl ServeState {
         let (window, host, offset) = place;
         // Only windows that are served have queues.
         let Some(memory) = self.windows.place(window, host) else { return };
-        let heir = self.mutexes.with(place, |queue, deaths| {
+        let mutexes = self.mutexes.get_mut();
+        let heir = mutexes.with(place, |queue, deaths| {
             loop {
                 let word = memory.window().load_u32(offset).expect("checked when the first waiter asked");
                 match queue.inherit(word, deaths) {
@@ -50,7 +52,7 @@ impl ServeState {
         });
         if let Some(heir) = heir {
             tracing::debug!(heir = heir.waiter.rank.0, host = host.0, offset, "a mutex of a dead rank is handed on");
-            self.mutexes.grant(heir);
+            mutexes.grant(heir);
         }
     }
 }

@@ -19,13 +19,16 @@ mod connection;
 pub mod door;
 mod engine;
 mod inherit;
+mod lent;
 mod mail;
 mod mutex_waiters;
 mod replies;
 mod serve;
 mod table;
 mod thread;
+mod workers;
 
 pub use engine::{Census, Engine, EngineError, EngineOptions};
 pub use table::{MemoryWanted, WindowParts, Windows};
 pub use thread::{Assistant, Server};
+pub use workers::WorkerOptions;

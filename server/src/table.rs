@@ -42,7 +42,7 @@ impl WindowParts {
 
 struct Entry {
     /// While they are there, peers reach the parts without us. First, so that they go before the memory does.
-    _published: Vec<Box<dyn Send>>,
+    _published: Vec<Box<dyn Send + Sync>>,
     generation: Generation,
     key: AccessKey,
     parts: Arc<WindowParts>,
@@ -102,7 +102,7 @@ impl Windows {
         &self,
         (window, generation, key): (WindowId, Generation, AccessKey),
         parts: &WindowParts,
-    ) -> Vec<Box<dyn Send>> {
+    ) -> Vec<Box<dyn Send + Sync>> {
         let Some(remote) = &self.remote else { return Vec::new() };
         let each = parts.ranks.iter().enumerate();
         each.map(|(index, rank)| {

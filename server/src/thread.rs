@@ -99,8 +99,14 @@ impl Server {
         })
     }
 
-    /// The body of the server's thread. Returns after [`Server::stop`].
+    /// The body of the server's thread. Returns after [`Server::stop`], when the engine's workers have ended too.
     pub fn run(&self) {
+        self.serve();
+        let workers = self.engine.lock().take_workers();
+        workers.end();
+    }
+
+    fn serve(&self) {
         let mut ready: Vec<Ready> = Vec::new();
         // PAIR stop: the flag is set before the waker is rung.
         while !self.stopping.load(Ordering::Acquire) {

@@ -65,6 +65,10 @@ impl Link for SealedLink {
         self.link.abandon();
     }
 
+    fn stands_alone(&self) -> bool {
+        self.link.stands_alone()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
     }

@@ -114,6 +114,10 @@ impl Link for TcpLink {
         }
     }
 
+    fn stands_alone(&self) -> bool {
+        true
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }

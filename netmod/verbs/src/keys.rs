@@ -82,7 +82,7 @@ impl Part {
 
 impl Published {
     /// Until the guard is dropped.
-    pub(crate) fn publish(self: &Arc<Published>, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
+    pub(crate) fn publish(self: &Arc<Published>, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send + Sync> {
         let mut state = self.state.lock();
         state.number += 1;
         let entry = Part {

@@ -166,7 +166,7 @@ impl Netmod for Verbs {
 struct Windows(Arc<Peers>);
 
 impl RemoteMemory for Windows {
-    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send> {
+    fn publish(&self, part: WindowRef, memory: RegionMut<'_>) -> Box<dyn Send + Sync> {
         self.0.published.publish(part, memory)
     }
 

@@ -64,7 +64,7 @@ struct Pair {
     caller: Box<dyn Link>,
     called: Box<dyn Link>,
     window: Memory,
-    published: Option<Box<dyn Send>>,
+    published: Option<Box<dyn Send + Sync>>,
 }
 
 const WINDOW_BYTES: usize = 8 << 20;

@@ -10,7 +10,7 @@ use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{Generation, JobId, Rank, Secret, WindowId};
 use longarm_server::door::{self, Door, DoorError, DoorRequest, Handed, door_name};
-use longarm_server::{Assistant, Engine, EngineOptions, Server};
+use longarm_server::{Assistant, Engine, EngineOptions, Server, WorkerOptions};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
@@ -171,7 +171,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         if layout.rank_count() > 1 { Some(options.netmod.listen().map_err(InitError::Listen)?) } else { None };
     let address = listener.as_ref().map_or_else(String::new, |listener| listener.address().to_owned());
     let door = door_name(options.job, node);
-    let engine = Engine::new(EngineOptions {
+    let mut engine = Engine::new(EngineOptions {
         job: options.job,
         secret: options.secret.clone(),
         node,
@@ -186,6 +186,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         costs: costs(),
         remote_memory: options.netmod.remote_memory(),
     })?;
+    engine.employ(workers(options));
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
     let card = NodeCard {
@@ -199,6 +200,18 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     let (job, server_pid) = (options.job, card.server_pid);
     let doorway = Doorway::Door { name: door, door: Mutex::new(None), job, server_pid };
     Ok((Node { segment, doorway, hosted }, card))
+}
+
+/// The threads that help whoever drives the engine.
+fn workers(options: &NodeOptions<'_>) -> WorkerOptions {
+    let config = options.config;
+    let processors = options.processors.to_vec();
+    WorkerOptions {
+        threads: config.server_threads as usize - 1,
+        spin: Duration::from_micros(config.spin_us),
+        // As the server's own thread.
+        prepare: Arc::new(move || longarm_client::use_processors(&processors)),
+    }
 }
 
 fn start_thread(server: &Arc<Server>, processors: &[u32]) -> Result<std::thread::JoinHandle<()>, InitError> {

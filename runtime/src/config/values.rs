@@ -18,7 +18,7 @@ pub(super) const NONTEMPORAL_BYTES: u64 = 4 * MIB;
 pub(super) const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 
 /// How many variables there are.
-pub(super) const VARIABLE_COUNT: usize = 37;
+pub(super) const VARIABLE_COUNT: usize = 38;
 
 /// The value of every variable. All ranks of a job have the same.
 ///
@@ -73,6 +73,8 @@ pub struct Config {
     pub send_ring_bytes: u64,
     /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
     pub spin_us: u64,
+    /// How many threads serve other nodes at once, where many ask. See [`Config::settle_server_threads`].
+    pub server_threads: u64,
     /// Copies at least this large go around the caches.
     pub nontemporal_bytes: u64,
     /// How long to try to reach a node.
@@ -236,6 +238,7 @@ impl Default for Config {
             eager_bytes: 16 * KIB,
             send_ring_bytes: MIB,
             spin_us: SPIN_US,
+            server_threads: 1,
             nontemporal_bytes: NONTEMPORAL_BYTES,
             connect_timeout_s: 10,
             reconnect_s: 10,

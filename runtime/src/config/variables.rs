@@ -41,9 +41,12 @@ pub(super) const INTERFACE: usize = 0;
 /// Largest and smallest values that fit together: a ring takes at least two eager payloads.
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
+/// More threads than this gain nothing: what they share is one poller.
+const SERVER_THREADS_MAX: u64 = 64;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
 pub(super) const SPIN: usize = 16;
-pub(super) const NONTEMPORAL: usize = 17;
+pub(super) const SERVER_THREADS: usize = 17;
+pub(super) const NONTEMPORAL: usize = 18;
 
 /// The table.
 pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
@@ -176,6 +179,12 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
         unit: "microseconds",
         meaning: "how long a waiting thread spins before it sleeps; by default 0 where ranks share processors",
         slot: Slot::Number { field: |config| &mut config.spin_us, min: 0, max: 1_000_000 },
+    },
+    Variable {
+        name: "LONGARM_SERVER_THREADS",
+        unit: "threads",
+        meaning: "that serve other nodes at once, where many ask; by default up to 4 where ranks leave processors free",
+        slot: Slot::Number { field: |config| &mut config.server_threads, min: 1, max: SERVER_THREADS_MAX },
     },
     Variable {
         name: "LONGARM_NONTEMPORAL_BYTES",

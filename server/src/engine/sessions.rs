@@ -17,6 +17,7 @@ use longarm_proto::{Identity, MAIL_CREDIT_BYTES, Mutation, Rank, Reception, SESS
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
+use crate::lent::Lent;
 use crate::mail::Mail;
 
 impl Engine {
@@ -25,7 +26,7 @@ impl Engine {
         for number in self.lost.clone() {
             let peer = &self.peers[number];
             let is_late = peer.lost_at_ms.is_some_and(|at| now_ms >= at + self.session_keep_ms);
-            if is_late && self.shared.mutexes.is_waiting(number) {
+            if is_late && self.shared.mutexes.get_mut().is_waiting(number) {
                 let rank = peer.connection.peer.rank.0;
                 tracing::warn!(rank, node = self.node.0, "a rank in the queue of a mutex has not called again");
                 self.forget(number);
@@ -37,7 +38,7 @@ impl Engine {
     pub(super) fn end_peer(&mut self, number: usize, ended: &Ended) {
         let Some(peer) = self.peers.get(number) else { return };
         let rank = peer.connection.peer.rank;
-        let is_dead = self.shared.mutexes.deaths.is_dead(rank);
+        let is_dead = self.shared.mutexes.get_mut().deaths.is_dead(rank);
         match (ended, peer.connection.link()) {
             (Ended::Left, _) => tracing::debug!(rank = rank.0, "a rank closed its connection"),
             (ended, Some(link)) if !is_dead => {
@@ -72,12 +73,12 @@ impl Engine {
 
     /// A session ends.
     pub(super) fn forget(&mut self, number: usize) {
-        let peer = self.peers.remove(number);
+        let mut peer = self.peers.remove(number);
         self.over.insert(peer.connection.peer.rank, peer.session.0);
         self.holding.retain(|holding| *holding != number);
-        self.keep_mail(peer.connection.mail);
+        self.keep_mail(peer.connection.take_mail());
         self.lost.retain(|lost| *lost != number);
-        self.shared.mutexes.forget_connection(number);
+        self.shared.mutexes.get_mut().forget_connection(number);
     }
 
     /// What a session that is over has sent goes to the inboxes all the same. A rank that begins one after the other, and ends
@@ -109,7 +110,7 @@ impl Engine {
     /// is dead, or there is no such rank on the node that it names.
     pub(super) fn receive_session(&mut self, identity: Identity, session: Session) -> Option<Reception> {
         let lives_there = self.node_of_rank.get(identity.rank.0 as usize) == Some(&identity.node);
-        if !lives_there || self.shared.mutexes.deaths.is_dead(identity.rank) {
+        if !lives_there || self.shared.mutexes.get_mut().deaths.is_dead(identity.rank) {
             return None;
         }
         let Some(number) = self.find_session(identity.rank, session.number) else {
@@ -136,7 +137,7 @@ impl Engine {
             let holds_mail = before.is_some();
             before.into_iter().for_each(|mail| connection.mail.inherit(mail));
             let peer = Peer {
-                connection,
+                connection: Lent::new(connection),
                 interest: Interest::default(),
                 holds_mail,
                 session: (session.number, session.attempt),

@@ -18,7 +18,7 @@ use state::ServeState;
 
 /// Starts a request. `Some(sink)` takes its payload; `None` means that it is finished, its reply written.
 pub(crate) fn begin(
-    shared: &mut ServeState,
+    shared: &ServeState,
     asker: Asker,
     request: Request,
     replies: &mut Replies,

@@ -1,6 +1,6 @@
 //! The mutexes of this node: locked, tried and unlocked.
 
-use longarm_proto::{Grant, LockStep, Refusal, TryLockStep, UnlockStep, WindowRef, mutex_holder};
+use longarm_proto::{Deaths, Grant, LockStep, Refusal, TryLockStep, UnlockStep, WindowRef, mutex_holder};
 
 use super::asker::{Asker, Refused};
 use super::state::ServeState;
@@ -10,16 +10,17 @@ use crate::table::TargetPart;
 
 /// The mutex, if it is the asker's now; if not, it stands in the queue.
 pub(super) fn lock(
-    shared: &mut ServeState,
+    shared: &ServeState,
     asker: Asker,
     target: WindowRef,
     offset: u64,
 ) -> Result<Option<Grant<Asker>>, Refused> {
     let (place, at) = mutex(shared, target, offset)?;
-    check_alive(shared, asker)?;
+    let mut mutexes = shared.mutexes.lock();
+    check_alive(&mutexes.deaths, asker, target)?;
     let window = place.window();
     let mut waiter = asker;
-    let granted = shared.mutexes.with(at, |queue, deaths| {
+    let granted = mutexes.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             if mutex_holder(word) == Some(asker.rank) {
@@ -40,24 +41,25 @@ pub(super) fn lock(
     })?;
     match granted {
         Some(grant) if grant.waiter == asker => return Ok(Some(grant)),
-        Some(grant) => shared.mutexes.grant(grant),
+        Some(grant) => mutexes.grant(grant),
         None => {}
     }
-    shared.mutexes.note_waiting(asker.connection);
+    mutexes.note_waiting(asker.connection);
     Ok(None)
 }
 
 /// The mutex, if it was free or left by a dead holder.
 pub(super) fn try_lock(
-    shared: &mut ServeState,
+    shared: &ServeState,
     asker: Asker,
     target: WindowRef,
     offset: u64,
 ) -> Result<Option<Grant<Asker>>, Refused> {
     let (place, at) = mutex(shared, target, offset)?;
-    check_alive(shared, asker)?;
+    let mut mutexes = shared.mutexes.lock();
+    check_alive(&mutexes.deaths, asker, target)?;
     let window = place.window();
-    shared.mutexes.with(at, |queue, deaths| {
+    mutexes.with(at, |queue, deaths| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             match queue.try_lock(word, asker.rank, deaths) {
@@ -73,10 +75,12 @@ pub(super) fn try_lock(
     })
 }
 
-pub(super) fn unlock(shared: &mut ServeState, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
+pub(super) fn unlock(shared: &ServeState, asker: Asker, target: WindowRef, offset: u64) -> Result<(), Refused> {
     let (place, at) = mutex(shared, target, offset)?;
+    let mut mutexes = shared.mutexes.lock();
+    check_host(&mutexes.deaths, target)?;
     let window = place.window();
-    let next = shared.mutexes.with(at, |queue, _| {
+    let next = mutexes.with(at, |queue, _| {
         loop {
             let word = window.load_u32(offset).expect("checked just now");
             match queue.unlock(word, asker.rank) {
@@ -93,15 +97,24 @@ pub(super) fn unlock(shared: &mut ServeState, asker: Asker, target: WindowRef, o
         }
     })?;
     if let Some(next) = next {
-        shared.mutexes.grant(next);
+        mutexes.grant(next);
     }
     Ok(())
 }
 
 /// What a dead rank had asked for is not given to it: nobody would give it back.
-fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
-    match shared.mutexes.deaths.is_dead(asker.rank) {
+fn check_alive(deaths: &Deaths, asker: Asker, target: WindowRef) -> Result<(), Refused> {
+    check_host(deaths, target)?;
+    match deaths.is_dead(asker.rank) {
         true => Err((Refusal::TargetLost, u64::from(asker.rank.0))),
+        false => Ok(()),
+    }
+}
+
+/// A mutex goes with its host.
+fn check_host(deaths: &Deaths, target: WindowRef) -> Result<(), Refused> {
+    match deaths.is_dead(target.rank) {
+        true => Err((Refusal::TargetLost, u64::from(target.rank.0))),
         false => Ok(()),
     }
 }
@@ -109,9 +122,5 @@ fn check_alive(shared: &ServeState, asker: Asker) -> Result<(), Refused> {
 fn mutex(shared: &ServeState, target: WindowRef, offset: u64) -> Result<(TargetPart, MutexId), Refused> {
     let place = shared.windows.resolve(&target).map_err(|refusal| (refusal, target.window.0))?;
     check_word(&place, offset, 4)?;
-    if shared.mutexes.deaths.is_dead(target.rank) {
-        // A mutex goes with its host.
-        return Err((Refusal::TargetLost, u64::from(target.rank.0)));
-    }
     Ok((place, (target.window, target.rank, offset)))
 }

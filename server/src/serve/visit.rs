@@ -82,7 +82,7 @@ impl ServeState {
                 }
                 match self.windows.remove(window, generation, now_ms) {
                     Ok(()) => {
-                        self.mutexes.forget_window(window);
+                        self.mutexes.get_mut().forget_window(window);
                         Opened::Plain(DoorReply::Gone)
                     }
                     Err(refusal) => Opened::Plain(door::refused(refusal)),

@@ -167,7 +167,7 @@ struct Withdrawal {
 }
 
 impl RemoteMemory for SimMemory {
-    fn publish(&self, part: WindowRef, _: RegionMut<'_>) -> Box<dyn Send> {
+    fn publish(&self, part: WindowRef, _: RegionMut<'_>) -> Box<dyn Send + Sync> {
         let (run, node) = (self.run, self.node);
         network::with(|network| network.publish(node, part));
         Box::new(Withdrawal { run, node, part })

@@ -16,7 +16,7 @@ const WORDS: WindowRef = WindowRef { window: WindowId(8), ..PART };
 struct Words {
     pair: Pair,
     words: Memory,
-    published: Option<Box<dyn Send>>,
+    published: Option<Box<dyn Send + Sync>>,
 }
 
 impl Words {

@@ -1,0 +1,259 @@
+//! Threads that turn some of the engine's connections while whoever drives it turns others.
+//!
+//! The engine is one thread's at a time. That thread lends connections out within a turn, takes part in the work, and has all
+//! of them back before the turn goes on, so that nothing else of the engine knows of workers:
+//!
+//! ```text
+//!   a turn: ask who is ready ─► lend out ─┬─► turn one, turn the next ─┬─► have all back ─► mail, grants, the rest of the turn
+//!                                         └─► workers: the same ───────┘
+//! ```
+//!
+//! A connection is with one thread at a time, and the mutexes that hand it over order what its threads do. Tasks that no worker
+//! has taken are done by the one who lends them out: no worker is waited for that has not begun.
+//!
+//! Workers are started when they are wanted for the first time. One that finds no task looks for some time, then sleeps; it is
+//! woken when there is more than a little to do again. What it looks at is a hint: all that matters is under the mutexes.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::connection::{Connection, Ended, Turn};
+use crate::serve::state::ServeState;
+
+/// Looks at a hint before the processor is offered to others.
+const LOOKS_PER_YIELD: u32 = 64;
+
+/// The threads that an engine may have besides the one that drives it.
+#[derive(Clone)]
+pub struct WorkerOptions {
+    /// How many. 0: none.
+    pub threads: usize,
+    /// How long one looks for work before it sleeps.
+    pub spin: Duration,
+    /// What each does first, such as to choose its processors.
+    pub prepare: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl WorkerOptions {
+    /// No threads.
+    pub fn none() -> WorkerOptions {
+        WorkerOptions { threads: 0, spin: Duration::ZERO, prepare: Arc::new(|| ()) }
+    }
+}
+
+/// A connection to be turned.
+pub(crate) struct Task {
+    /// Its number in the engine.
+    pub number: usize,
+    pub connection: Box<Connection>,
+    pub shared: Arc<ServeState>,
+}
+
+/// One that was.
+pub(crate) struct Finished {
+    pub number: usize,
+    pub connection: Box<Connection>,
+    /// An error is a panic's.
+    pub turn: std::thread::Result<Result<Turn, Ended>>,
+}
+
+impl Task {
+    fn run(self) -> Finished {
+        let Task { number, mut connection, shared } = self;
+        // Whoever drives the engine goes on with the panic.
+        let turn = std::panic::catch_unwind(AssertUnwindSafe(|| connection.turn(&shared, number)));
+        Finished { number, connection, turn }
+    }
+}
+
+#[derive(Default)]
+struct Tasks {
+    waiting: VecDeque<Task>,
+    /// So many workers sleep.
+    asleep: usize,
+    over: bool,
+}
+
+struct Common {
+    tasks: Mutex<Tasks>,
+    called: Condvar,
+    /// How many tasks wait: a hint for who looks.
+    waiting: AtomicUsize,
+    finished: Mutex<Vec<Finished>>,
+    /// How many are in it: a hint too.
+    finished_count: AtomicUsize,
+}
+
+/// The workers of an engine. Dropping it lets them end.
+pub(crate) struct Workers {
+    options: WorkerOptions,
+    common: Arc<Common>,
+    threads: Vec<JoinHandle<()>>,
+    /// No thread could be started.
+    failed: bool,
+    /// A child of a fork has no workers.
+    pid: u32,
+    /// Connections that workers have turned so far.
+    turned: u64,
+}
+
+impl Workers {
+    pub(crate) fn new(options: WorkerOptions) -> Workers {
+        let common = Common {
+            tasks: Mutex::default(),
+            called: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            finished: Mutex::default(),
+            finished_count: AtomicUsize::new(0),
+        };
+        let pid = std::process::id();
+        Workers { options, common: Arc::new(common), threads: Vec::new(), failed: false, pid, turned: 0 }
+    }
+
+    /// Whether there can be workers.
+    pub(crate) fn exist(&self) -> bool {
+        self.options.threads > 0 && !self.failed
+    }
+
+    pub(crate) fn turned(&self) -> u64 {
+        self.turned
+    }
+
+    /// Turns all of these connections, here and on the workers.
+    pub(crate) fn turn(&mut self, tasks: Vec<Task>) -> Vec<Finished> {
+        self.start();
+        let count = tasks.len();
+        self.lend_out(tasks);
+        let mut finished = Vec::with_capacity(count);
+        while let Some(task) = self.common.take() {
+            finished.push(task.run());
+        }
+        let mine = finished.len();
+        let mut looks: u32 = 0;
+        while finished.len() < count {
+            // Acquire is not needed: a hint. The mutex orders what it guards.
+            if self.common.finished_count.load(Ordering::Relaxed) > 0 {
+                let mut theirs = self.common.finished.lock();
+                self.common.finished_count.store(0, Ordering::Relaxed);
+                finished.append(&mut theirs);
+                continue;
+            }
+            pause(&mut looks);
+        }
+        self.turned += (count - mine) as u64;
+        finished
+    }
+
+    fn start(&mut self) {
+        while self.threads.len() < self.options.threads && !self.failed {
+            let (common, options) = (Arc::clone(&self.common), self.options.clone());
+            let body = move || {
+                (options.prepare)();
+                common.work(options.spin);
+            };
+            match std::thread::Builder::new().name("longarm-worker".into()).spawn(body) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => {
+                    tracing::warn!(%error, "the server goes on with {} workers", self.threads.len());
+                    self.options.threads = self.threads.len();
+                    self.failed = self.threads.is_empty();
+                }
+            }
+        }
+    }
+
+    fn lend_out(&self, tasks: Vec<Task>) {
+        let others = tasks.len().saturating_sub(1);
+        let mut queue = self.common.tasks.lock();
+        self.common.waiting.store(tasks.len(), Ordering::Relaxed);
+        queue.waiting.extend(tasks);
+        let awake = self.options.threads - queue.asleep;
+        let wanted = others.saturating_sub(awake).min(queue.asleep);
+        drop(queue);
+        (0..wanted).for_each(|_| _ = self.common.called.notify_one());
+    }
+
+    /// Lets the workers end, and waits for them.
+    pub(crate) fn end(mut self) {
+        let threads = std::mem::take(&mut self.threads);
+        drop(self);
+        for thread in threads {
+            // What a worker's task panicked with was passed on; a worker itself has nothing to panic about.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // In a child of a fork the mutex may be held by a thread that it does not have.
+        if self.pid == std::process::id() {
+            self.common.tasks.lock().over = true;
+            self.common.called.notify_all();
+        }
+    }
+}
+
+impl Common {
+    fn take(&self) -> Option<Task> {
+        let mut tasks = self.tasks.lock();
+        let task = tasks.waiting.pop_front();
+        self.waiting.store(tasks.waiting.len(), Ordering::Relaxed);
+        task
+    }
+
+    /// The body of a worker.
+    fn work(&self, spin: Duration) {
+        let mut looks: u32 = 0;
+        let mut idle_since = Instant::now();
+        loop {
+            if self.waiting.load(Ordering::Relaxed) > 0
+                && let Some(task) = self.take()
+            {
+                self.hand_back(task.run());
+                idle_since = Instant::now();
+                continue;
+            }
+            pause(&mut looks);
+            if looks.is_multiple_of(LOOKS_PER_YIELD) && idle_since.elapsed() >= spin {
+                if !self.sleep() {
+                    return;
+                }
+                idle_since = Instant::now();
+            }
+        }
+    }
+
+    fn hand_back(&self, finished: Finished) {
+        let mut all = self.finished.lock();
+        all.push(finished);
+        self.finished_count.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// Sleeps until there may be something to do. False: there will be nothing any more.
+    fn sleep(&self) -> bool {
+        let mut tasks = self.tasks.lock();
+        while tasks.waiting.is_empty() && !tasks.over {
+            tasks.asleep += 1;
+            self.called.wait(&mut tasks);
+            tasks.asleep -= 1;
+        }
+        !tasks.over
+    }
+}
+
+/// One look was in vain.
+fn pause(looks: &mut u32) {
+    *looks = looks.wrapping_add(1);
+    if looks.is_multiple_of(LOOKS_PER_YIELD) {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,272 @@
+//! Connections that the engine's workers turn, all at once, over real sockets.
+//!
+//! One thread plays the ranks and drives the engine, with a clock that stands still: what moved in the same turns counts together
+//! for ever, so that after a few rounds workers are wanted for certain.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_memory::{Region, RegionMut};
+use longarm_netmod::flow::Costs;
+use longarm_netmod::{Introduction, Link, Netmod, Tcp, TcpOptions, connect_authenticated};
+use longarm_proto::{
+    AccessKey, AccumulateOp, ElementType, Generation, Identity, Initiator, JobId, Kernel, NodeId, REPLY_BYTES, Rank,
+    Reply, Request, Rmw, RmwOp, RmwWidth, Run, Scale, Secret, Session, Shape, WindowId, WindowRef,
+};
+use longarm_server::door::{Door, DoorRequest, door_name};
+use longarm_server::{Engine, EngineOptions, WorkerOptions};
+use longarm_shm::{NodeSegment, NodeWindow, Popped};
+
+const SECRET: Secret = Secret([0x42; 32]);
+const NODE: NodeId = NodeId(0);
+const WINDOW_BYTES: u64 = 1 << 16;
+/// All add to this word.
+const COUNTER: u64 = 0;
+const MUTEX: u64 = 64;
+/// Whoever has the mutex adds one to it, by a get and a put.
+const GUARDED: u64 = 128;
+/// All accumulate onto these bytes, which lie in two blocks of 16 KiB.
+const SUMS: Run = Run { offset: (16 << 10) - 512, bytes: 1024 };
+const PEERS: usize = 6;
+/// At least.
+const ROUNDS: u64 = 60;
+/// Each peer has as much of the window for itself.
+const OWN_BYTES: u64 = 4096;
+
+struct Node {
+    engine: Engine,
+    segment: Arc<NodeSegment>,
+    memory: NodeWindow,
+    netmod: Tcp,
+    address: String,
+    job: JobId,
+}
+
+/// Drives the engine while another thread waits for it.
+fn drive<R: Send>(engine: &mut Engine, wait: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(wait);
+        while !waiting.is_finished() {
+            engine.turn(0, true);
+            std::thread::yield_now();
+        }
+        waiting.join().unwrap()
+    })
+}
+
+impl Node {
+    fn with_workers(threads: usize, spin: Duration) -> Node {
+        let job = JobId(u64::from(std::process::id()) << 32 | (threads as u64) << 16 | spin.as_micros() as u64);
+        let netmod = Tcp::new(TcpOptions::default());
+        let listener = netmod.listen().unwrap();
+        let address = listener.address().to_owned();
+        let ranks = 1 + PEERS as u32;
+        let segment = Arc::new(NodeSegment::create(job, ranks, 1).unwrap());
+        let mut engine = Engine::new(EngineOptions {
+            job,
+            secret: SECRET,
+            node: NODE,
+            node_of_rank: (0..ranks).map(|rank| NodeId(rank.min(1))).collect(),
+            segment: Arc::clone(&segment),
+            listener: Some(listener),
+            door: door_name(job, NODE),
+            half_open_max: 8,
+            handshake_timeout_ms: 1 << 40,
+            session_keep_ms: 1 << 40,
+            encrypted: false,
+            costs: Costs::TYPICAL,
+            remote_memory: None,
+        })
+        .unwrap();
+        engine.employ(WorkerOptions { threads, spin, prepare: Arc::new(|| ()) });
+        let create = || {
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            let parts = vec![(0, WINDOW_BYTES)];
+            let request = DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false, room: None };
+            door.call(&request).unwrap().unwrap().file
+        };
+        let file = drive(&mut engine, create);
+        let memory = NodeWindow::attach(file, &[WINDOW_BYTES]).unwrap();
+        Node { engine, segment, memory, netmod, address, job }
+    }
+
+    fn connect(&mut self, rank: u32) -> Peer {
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).unwrap();
+        let introduction = Introduction {
+            secret: &SECRET,
+            me: Identity { job: self.job, rank: Rank(rank), node: NodeId(1) },
+            peer: NODE,
+            session: Session { number: 1, attempt: 1, is_known: false, received_bytes: 0 },
+            encrypted: false,
+            nonce,
+        };
+        let (netmod, address) = (&self.netmod, &self.address);
+        let call = || connect_authenticated(netmod, address, &introduction, Duration::from_secs(3600));
+        let (link, _) = drive(&mut self.engine, call).unwrap();
+        let own = 32 * 1024 + u64::from(rank - 1) * OWN_BYTES;
+        Peer { link, initiator: Initiator::new(), rank, own, to_send: Vec::new(), received: Vec::new() }
+    }
+
+    fn words(&self, run: Run) -> Vec<u64> {
+        let part = self.memory.part(0);
+        (0..run.bytes / 8).map(|index| part.load_u64(run.offset + 8 * index).unwrap()).collect()
+    }
+}
+
+fn target() -> WindowRef {
+    WindowRef { rank: Rank(0), window: WindowId(1), generation: Generation(1), key: AccessKey(1) }
+}
+
+struct Peer {
+    link: Box<dyn Link>,
+    initiator: Initiator<()>,
+    rank: u32,
+    own: u64,
+    to_send: Vec<u8>,
+    received: Vec<u8>,
+}
+
+impl Peer {
+    fn ask(&mut self, request: &Request, payload: &[u8]) {
+        self.initiator.begin(request, request.has_reply().then_some(()), &mut self.to_send);
+        self.to_send.extend_from_slice(payload);
+    }
+
+    /// Sends what the link takes.
+    fn send(&mut self) {
+        let sent = self.link.send(&[Region::from_slice(&self.to_send)]).unwrap();
+        self.to_send.drain(..sent);
+    }
+
+    fn receive(&mut self) {
+        let mut buffer = [0; 8192];
+        let bytes = self.link.receive(&[RegionMut::from_slice(&mut buffer)]).unwrap();
+        self.received.extend_from_slice(&buffer[..bytes]);
+    }
+
+    /// The next reply with as many bytes of data, if all of it has come.
+    fn reply(&mut self, data_bytes: usize) -> Option<(Reply<()>, Vec<u8>)> {
+        let whole = REPLY_BYTES + data_bytes;
+        if self.received.len() < whole {
+            return None;
+        }
+        let taken: Vec<u8> = self.received.drain(..whole).collect();
+        let reply = self.initiator.handle_reply(taken.first_chunk().unwrap()).unwrap();
+        Some((reply, taken[REPLY_BYTES..].to_vec()))
+    }
+}
+
+/// The next reply of each peer, in any order of time. `data_bytes` follow each.
+fn replies(node: &mut Node, peers: &mut [Peer], data_bytes: usize) -> Vec<(Reply<()>, Vec<u8>)> {
+    let mut found = vec![None; peers.len()];
+    while found.iter().any(Option::is_none) {
+        peers.iter_mut().for_each(Peer::send);
+        node.engine.turn(0, true);
+        for (peer, found) in peers.iter_mut().zip(&mut found).filter(|(_, found)| found.is_none()) {
+            peer.receive();
+            *found = peer.reply(data_bytes);
+        }
+    }
+    found.into_iter().map(Option::unwrap).collect()
+}
+
+fn run_of(offset: u64, bytes: u64) -> Shape {
+    Shape::Contiguous(Run { offset, bytes })
+}
+
+fn put(offset: u64, bytes: u64) -> Request {
+    Request::Put { target: target(), shape: run_of(offset, bytes), signal: None }
+}
+
+fn get(offset: u64, bytes: u64) -> Request {
+    Request::Get { target: target(), shape: run_of(offset, bytes) }
+}
+
+/// Puts, sums, adds and mail of all peers at once; then each gets what it put.
+fn a_round(node: &mut Node, peers: &mut [Peer], round: u64, old: &mut Vec<u64>) {
+    let add = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+    let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).unwrap();
+    let scale = Scale::one(ElementType::I64);
+    let ones: Vec<u8> = std::iter::repeat_n(1_i64.to_le_bytes(), SUMS.bytes as usize / 8).flatten().collect();
+    let pattern = |peer: &Peer| vec![(round * 7 + u64::from(peer.rank)) as u8; OWN_BYTES as usize];
+    for peer in peers.iter_mut() {
+        let (own, bytes) = (peer.own, pattern(peer));
+        peer.ask(&put(own, OWN_BYTES), &bytes);
+        let shape = Shape::Contiguous(SUMS);
+        peer.ask(&Request::Accumulate { target: target(), shape, kernel, scale }, &ones);
+        peer.ask(&Request::Message { target: Rank(0), bytes: 8, rest: 0 }, &round.to_le_bytes());
+        peer.ask(&Request::Rmw { target: target(), offset: COUNTER, rmw: add }, &[]);
+        peer.ask(&get(own, OWN_BYTES), &[]);
+    }
+    for (reply, _) in replies(node, peers, 0) {
+        let Reply::Value { value, .. } = reply else { panic!("{reply:?}") };
+        old.push(value);
+    }
+    let got = replies(node, peers, OWN_BYTES as usize);
+    for (peer, (_, data)) in peers.iter().zip(got) {
+        assert_eq!(data, pattern(peer), "what it has put, it gets");
+    }
+}
+
+/// Each adds to a word by a get and a put while it has the mutex, which all ask for at once.
+fn mutex_round(node: &mut Node, peers: &mut [Peer]) {
+    peers.iter_mut().for_each(|peer| peer.ask(&Request::Lock { target: target(), offset: MUTEX }, &[]));
+    let mut waiting: Vec<usize> = (0..peers.len()).collect();
+    while !waiting.is_empty() {
+        peers.iter_mut().for_each(Peer::send);
+        node.engine.turn(0, true);
+        let granted = waiting.iter().position(|index| {
+            let peer = &mut peers[*index];
+            peer.receive();
+            peer.reply(0).is_some_and(|(reply, _)| reply == Reply::Granted { token: (), inherited: false })
+        });
+        let Some(position) = granted else { continue };
+        let holder = &mut peers[waiting.swap_remove(position)];
+        holder.ask(&get(GUARDED, 8), &[]);
+        let (_, data) = replies(node, std::slice::from_mut(holder), 8).remove(0);
+        let value = u64::from_le_bytes(data.try_into().unwrap()) + 1;
+        holder.ask(&put(GUARDED, 8), &value.to_le_bytes());
+        holder.ask(&Request::Unlock { target: target(), offset: MUTEX }, &[]);
+        assert_eq!(replies(node, std::slice::from_mut(holder), 0)[0].0, Reply::Done(()));
+    }
+}
+
+fn all_at_once(spin: Duration) {
+    let mut node = Node::with_workers(3, spin);
+    let mut peers: Vec<Peer> = (1..=PEERS as u32).map(|rank| node.connect(rank)).collect();
+    let (mut old, mut mail) = (Vec::new(), vec![Vec::new(); PEERS + 1]);
+    let mut rounds = 0;
+    // Where processors are few it may take more rounds until a worker gets one while something is left to do.
+    while rounds < ROUNDS || node.engine.census().looks_of_workers == 0 {
+        a_round(&mut node, &mut peers, rounds, &mut old);
+        let mut take = |head: longarm_shm::CellHead, payload: Region<'_>| {
+            let mut bytes = [0; 8];
+            payload.copy_to_slice(&mut bytes);
+            mail[head.source as usize].push(u64::from_le_bytes(bytes));
+        };
+        while node.segment.try_pop(0, &mut take) == Popped::Taken {}
+        mutex_round(&mut node, &mut peers);
+        rounds += 1;
+    }
+    let updates = rounds * PEERS as u64;
+    assert_eq!(node.words(Run { offset: COUNTER, bytes: 8 }), [updates]);
+    old.sort_unstable();
+    assert_eq!(old, Vec::from_iter(0..updates), "no two have had one old value");
+    assert_eq!(node.words(Run { offset: GUARDED, bytes: 8 }), [updates]);
+    assert_eq!(node.words(SUMS), vec![updates; SUMS.bytes as usize / 8]);
+    assert_eq!(mail[1..], vec![Vec::from_iter(0..rounds); PEERS], "each rank's mail has come in its order");
+    let census = node.engine.census();
+    assert_eq!((census.connections, census.waiters), (PEERS, 0));
+}
+
+#[test]
+fn what_workers_serve_at_once_is_served_as_by_one_thread() {
+    all_at_once(Duration::from_millis(2));
+}
+
+#[test]
+fn workers_that_sleep_between_turns_are_woken() {
+    all_at_once(Duration::ZERO);
+}
