@@ -17,6 +17,10 @@ impl<T> Lent<T> {
         self.0.take()
     }
 
+    pub(crate) fn is_lent_out(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) fn give_back(&mut self, value: Box<T>) {
         self.0 = Some(value);
     }

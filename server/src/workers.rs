@@ -95,10 +95,10 @@ pub(crate) struct Workers {
     options: WorkerOptions,
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
-    /// No thread could be started.
-    failed: bool,
     /// A child of a fork has no workers.
     pid: u32,
+    /// Tasks that were lent out and have not come back.
+    out: usize,
     /// Connections that workers have turned so far.
     turned: u64,
 }
@@ -113,45 +113,53 @@ impl Workers {
             finished_count: AtomicUsize::new(0),
         };
         let pid = std::process::id();
-        Workers { options, common: Arc::new(common), threads: Vec::new(), failed: false, pid, turned: 0 }
+        Workers { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, turned: 0 }
     }
 
     /// Whether there can be workers.
     pub(crate) fn exist(&self) -> bool {
-        self.options.threads > 0 && !self.failed
+        self.options.threads > 0
     }
 
     pub(crate) fn turned(&self) -> u64 {
         self.turned
     }
 
-    /// Turns all of these connections, here and on the workers.
-    pub(crate) fn turn(&mut self, tasks: Vec<Task>) -> Vec<Finished> {
-        self.start();
-        let count = tasks.len();
-        self.lend_out(tasks);
-        let mut finished = Vec::with_capacity(count);
-        while let Some(task) = self.common.take() {
+    /// Whether every task that was lent out has come back.
+    pub(crate) fn have_none(&self) -> bool {
+        self.out == 0
+    }
+
+    /// Whether there may be threads without a task soon.
+    pub(crate) fn want_more(&self) -> bool {
+        self.common.waiting.load(Ordering::Relaxed) <= self.threads.len()
+    }
+
+    /// Works on what was lent out: runs a task that nobody has taken, if there is one, and fetches what the workers have finished.
+    pub(crate) fn work(&mut self, finished: &mut Vec<Finished>) {
+        let before = finished.len();
+        if self.common.waiting.load(Ordering::Relaxed) > 0
+            && let Some(task) = self.common.take()
+        {
             finished.push(task.run());
         }
-        let mine = finished.len();
-        let mut looks: u32 = 0;
-        while finished.len() < count {
-            // Acquire is not needed: a hint. The mutex orders what it guards.
-            if self.common.finished_count.load(Ordering::Relaxed) > 0 {
-                let mut theirs = self.common.finished.lock();
-                self.common.finished_count.store(0, Ordering::Relaxed);
-                finished.append(&mut theirs);
-                continue;
-            }
-            pause(&mut looks);
+        let mine = finished.len() - before;
+        // Relaxed: a hint. The mutex orders what it guards.
+        if self.common.finished_count.load(Ordering::Relaxed) > 0 {
+            let mut theirs = self.common.finished.lock();
+            self.common.finished_count.store(0, Ordering::Relaxed);
+            finished.append(&mut theirs);
         }
-        self.turned += (count - mine) as u64;
-        finished
+        let all = finished.len() - before;
+        self.turned += (all - mine) as u64;
+        self.out -= all;
+        if all == 0 {
+            std::hint::spin_loop();
+        }
     }
 
     fn start(&mut self) {
-        while self.threads.len() < self.options.threads && !self.failed {
+        while self.threads.len() < self.options.threads {
             let (common, options) = (Arc::clone(&self.common), self.options.clone());
             let body = move || {
                 (options.prepare)();
@@ -162,17 +170,19 @@ impl Workers {
                 Err(error) => {
                     tracing::warn!(%error, "the server goes on with {} workers", self.threads.len());
                     self.options.threads = self.threads.len();
-                    self.failed = self.threads.is_empty();
                 }
             }
         }
     }
 
-    fn lend_out(&self, tasks: Vec<Task>) {
+    /// Lends tasks out: until [`Workers::have_none`], [`Workers::work`] is to be called.
+    pub(crate) fn lend_out(&mut self, tasks: Vec<Task>) {
+        self.start();
+        self.out += tasks.len();
         let others = tasks.len().saturating_sub(1);
         let mut queue = self.common.tasks.lock();
-        self.common.waiting.store(tasks.len(), Ordering::Relaxed);
         queue.waiting.extend(tasks);
+        self.common.waiting.store(queue.waiting.len(), Ordering::Relaxed);
         let awake = self.options.threads - queue.asleep;
         let wanted = others.saturating_sub(awake).min(queue.asleep);
         drop(queue);

@@ -1,15 +1,23 @@
 //! Turns of several connections at once, with the engine's workers, where one thread has more than it can do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Engine, RECENT_MAX};
+use longarm_netmod::{Interest, Ready};
+
+use super::{CONNECTION, Engine, NUMBER_MASK, RECENT_MAX};
+use crate::connection::{Ended, Turn};
 use crate::lent::Lent;
-use crate::workers::{Task, WorkerOptions, Workers};
+use crate::serve::state::ServeState;
+use crate::workers::{Finished, Task, WorkerOptions, Workers};
 
 /// How long connections that move in the same turns are counted together.
 const WINDOW_MS: u64 = 8;
 /// So many of them in that time, besides the first of each turn, are a crowd. A burst of a collective is none.
 const CROWD: usize = 16;
+
+/// Connections turned together in one turn after which no more are looked for: what else the engine has to do waits meanwhile.
+const TASKS_PER_TURN: usize = 64;
 
 /// How many connections move in the same turns.
 #[derive(Default)]
@@ -59,7 +67,7 @@ impl Engine {
         let (together, alone): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| self.may_be_lent(**number));
         let mut moved = 0;
         if together.len() > 1 {
-            moved += self.lend_out(&together);
+            moved += self.lend_out(together);
         } else {
             moved += together.into_iter().filter(|number| self.turn_recent(*number)).count();
         }
@@ -89,24 +97,59 @@ impl Engine {
         peer.and_then(|peer| peer.connection.link()).is_some_and(|link| link.stands_alone())
     }
 
-    fn lend_out(&mut self, numbers: &[usize]) -> usize {
+    /// Turns these and what becomes ready meanwhile. A turn has an end all the same.
+    fn lend_out(&mut self, numbers: Vec<usize>) -> usize {
         let shared = Arc::new(*self.shared.lend().expect("it is lent out within a turn only"));
-        let lend = |number: &usize| {
-            let connection = self.peers.get_mut(*number)?.connection.lend()?;
-            Some(Task { number: *number, connection, shared: Arc::clone(&shared) })
-        };
-        let tasks: Vec<Task> = numbers.iter().filter_map(lend).collect();
-        self.looks += tasks.len() as u64;
-        let mut finished = self.workers.turn(tasks);
+        let mut outcomes = Vec::new();
+        let (mut finished, mut ready) = (Vec::new(), Vec::new());
+        self.lend(numbers, &shared);
+        let mut looks_for_more = true;
+        while !self.workers.have_none() {
+            self.workers.work(&mut finished);
+            for Finished { number, connection, turn } in finished.drain(..) {
+                self.peers[number].connection.give_back(connection);
+                // One that has ended is not turned again.
+                looks_for_more &= matches!(turn, Ok(Ok(_)));
+                outcomes.push((number, turn));
+            }
+            looks_for_more &= outcomes.len() < TASKS_PER_TURN;
+            if looks_for_more && self.workers.want_more() {
+                looks_for_more = self.poller.wait(&mut ready, Some(Duration::ZERO)).is_ok();
+                let numbers = ready.iter().filter_map(|event| self.lendable(event)).collect();
+                // What is not a connection's comes next.
+                looks_for_more &= ready.iter().all(|event| event.token & !NUMBER_MASK == CONNECTION);
+                self.lend(numbers, &shared);
+            }
+        }
         let shared = Arc::into_inner(shared).expect("a task lets go of it before it is finished");
         self.shared = Lent::new(shared);
-        let mut turns = Vec::with_capacity(finished.len());
-        for task in finished.drain(..) {
-            self.peers[task.number].connection.give_back(task.connection);
-            turns.push((task.number, task.turn));
+        self.follow_all(outcomes)
+    }
+
+    /// The connection that an event is of, if it may be lent out and is not.
+    fn lendable(&self, event: &Ready) -> Option<usize> {
+        let number = (event.token & NUMBER_MASK) as usize;
+        let is_connection = event.token & !NUMBER_MASK == CONNECTION;
+        let peer = self.peers.get(number).filter(|peer| is_connection && !peer.connection.is_lent_out())?;
+        let may = peer.interest != Interest::default() && peer.connection.wants_input() && self.may_be_lent(number);
+        may.then_some(number)
+    }
+
+    fn lend(&mut self, numbers: Vec<usize>, shared: &Arc<ServeState>) {
+        let lend = |number| {
+            let connection = self.peers.get_mut(number)?.connection.lend()?;
+            Some(Task { number, connection, shared: Arc::clone(shared) })
+        };
+        let tasks: Vec<Task> = numbers.into_iter().filter_map(lend).collect();
+        if !tasks.is_empty() {
+            self.looks += tasks.len() as u64;
+            self.workers.lend_out(tasks);
         }
+    }
+
+    fn follow_all(&mut self, outcomes: Vec<(usize, std::thread::Result<Result<Turn, Ended>>)>) -> usize {
         let mut moved = 0;
-        for (number, turn) in turns {
+        for (number, turn) in outcomes {
             let turn = turn.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             if self.follow(number, turn) {
                 moved += 1;

@@ -91,6 +91,8 @@ const MUCH: &[Layout] = &[
 ];
 /// Many more ranks than processors, on many nodes.
 const CROWD: &[Layout] = &[Layout::new(96, 12)];
+/// Several ranks of other nodes use the server of rank 0.
+const ONE_OF_MANY: &[Layout] = &[Layout::new(6, 6), Layout::new(16, 4)];
 /// One node that has few ranks, or many.
 const ONE_NODE: &[Layout] = &[Layout::new(2, 1), Layout::new(16, 1)];
 /// Two ranks of one node.
@@ -263,6 +265,14 @@ fn all_jobs() -> Vec<Job> {
         },
         job("threads_of_a_rank_do_not_disturb_each_other", threads::together, USUAL),
         job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
+        Job {
+            variables: &[("LONGARM_SERVER_THREADS", "3")],
+            ..job("a_server_that_many_use_at_once_has_workers", crowd::one_server, ONE_OF_MANY)
+        },
+        Job {
+            variables: &[("LONGARM_SERVER_THREADS", "3"), ("LONGARM_SPIN_US", "50"), ("LONGARM_ENCRYPT", "yes")],
+            ..job("workers_that_look_before_they_sleep_serve_encrypted_connections", crowd::one_server, ONE_OF_MANY)
+        },
     ]
 }
 
@@ -292,6 +302,7 @@ fn run_rank(name: &str) -> ExitCode {
     let world = world.expect("the world can be joined");
     (job.body)(&world);
     world.finalize().expect("the world can be left");
+    assert!(!jobs::crowd::has_workers(), "they have ended with the world");
     ExitCode::SUCCESS
 }
 

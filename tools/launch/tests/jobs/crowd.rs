@@ -1,6 +1,6 @@
 //! Every rank calls the servers of all nodes at once, as soon as the job has begun.
 
-use longarm::World;
+use longarm::{Reduction, Update, World};
 
 use super::support::barrier;
 
@@ -20,4 +20,42 @@ pub fn calls(world: &World) {
     let found = window.get_vec(world.rank(), 0..size as usize).expect("own memory");
     assert!(found.into_iter().eq(1..=u64::from(size)), "a word from everybody");
     barrier(world);
+}
+
+/// All ranks use the memory of rank 0 at once, until its server has workers; which are gone with the world.
+pub fn one_server(world: &World) {
+    const WORDS: usize = 3000;
+    let (me, size) = (u64::from(world.rank()), u64::from(world.size()));
+    let mine = 1 + world.rank() as usize * WORDS..1 + (world.rank() as usize + 1) * WORDS;
+    let window = world.allocate_collective::<u64>(1 + size as usize * WORDS).expect("a window");
+    let sums = world.allocate_collective::<u64>(WORDS).expect("a window");
+    let (mut rounds, mut is_over) = (0, false);
+    while !is_over {
+        for turn in 0..20 {
+            let value = rounds * 100 + turn;
+            window.put(0, mine.start, &[value + me; WORDS]).expect("a put");
+            sums.accumulate(0, 0, Update::Sum, &[1; WORDS]).expect("a sum");
+            let old = window.fetch_add(0, 0, 1).expect("an update");
+            assert!(old < (rounds + 1) * 20 * size, "no more than were made");
+            assert_eq!(window.get_vec(0, mine.clone()).expect("a get"), [value + me; WORDS], "what was put before");
+        }
+        rounds += 1;
+        let mut found = [u64::from(has_workers())];
+        world.allreduce_collective(Reduction::Max, &mut found).expect("a sum");
+        is_over = found == [1];
+    }
+    world.quiet().expect("quiet");
+    barrier(world);
+    if me == 0 {
+        assert_eq!(window.get_one(0, 0).expect("own memory"), rounds * 20 * size);
+        assert_eq!(sums.get_vec(0, 0..WORDS).expect("own memory"), [rounds * 20 * size; WORDS]);
+    }
+    barrier(world);
+}
+
+/// Whether the server that this process hosts, if it does, has started workers.
+pub fn has_workers() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let names = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim() == "longarm-worker")
 }
