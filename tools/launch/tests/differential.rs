@@ -44,7 +44,7 @@ const SAFETY_NET_S: &str = "300";
 const SETTINGS: [&[(&str, &str)]; 4] = [
     &[],
     &[("LONGARM_EAGER_BYTES", "64"), ("LONGARM_SEND_RING_BYTES", "64k"), ("LONGARM_SOCKET_BUFFER_BYTES", "8k")],
-    &[("LONGARM_SPIN_US", "20"), ("LONGARM_NONTEMPORAL_BYTES", "4k")],
+    &[("LONGARM_SPIN_US", "20"), ("LONGARM_NONTEMPORAL_BYTES", "4k"), ("LONGARM_SERVER_THREADS", "3")],
     &[("LONGARM_ROUTED_RANKS", "1")],
 ];
 

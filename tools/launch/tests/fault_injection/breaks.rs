@@ -90,7 +90,7 @@ pub fn plan(kind: Kind, seed: u64) -> Plan {
             ("LONGARM_SEND_RING_BYTES", "64k".to_owned()),
             ("LONGARM_SOCKET_BUFFER_BYTES", "8k".to_owned()),
         ]),
-        1 => variables.push(("LONGARM_SPIN_US", "50".to_owned())),
+        1 => variables.extend([("LONGARM_SPIN_US", "50".to_owned()), ("LONGARM_SERVER_THREADS", "3".to_owned())]),
         _ => {}
     }
     let orders = if ranks > 4 {
