@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::connection::{Connection, Ended, Turn};
+use crate::crew::{Crew, CrewOptions};
 use crate::door::DoorListener;
 use crate::lent::Lent;
 use crate::mail::Mail;
@@ -31,7 +32,6 @@ use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
 use crate::serve::state::ServeState;
 use crate::table::Windows;
-use crate::workers::{WorkerOptions, Workers};
 use together::Crowding;
 
 /// What the engine of a node is made of.
@@ -88,8 +88,8 @@ pub struct Census {
     pub waiters: usize,
     /// How often a connection was looked at so far.
     pub looks: u64,
-    /// How many of those looks were a worker's.
-    pub looks_of_workers: u64,
+    /// How many of those looks were the crew's.
+    pub looks_of_crew: u64,
     /// Bytes of replies that were copied and not acknowledged, at the connection that has most.
     pub reply_bytes_kept_max: usize,
     /// Those of them that wait to be sent, at the connection that has most.
@@ -150,7 +150,7 @@ struct Peer {
 /// See the module.
 pub struct Engine {
     shared: Lent<ServeState>,
-    workers: Workers,
+    crew: Crew,
     crowding: Crowding,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
@@ -229,7 +229,7 @@ impl Engine {
         let mut windows = Windows::of_job(options.job);
         windows.publish_to(options.remote_memory);
         Ok(Engine {
-            workers: Workers::new(WorkerOptions::none()),
+            crew: Crew::new(CrewOptions::none()),
             crowding: Crowding::default(),
             shared: Lent::new(ServeState {
                 windows,
@@ -314,7 +314,7 @@ impl Engine {
             windows: self.shared.windows.len(),
             waiters: self.shared.mutexes.lock().waiters(),
             looks: self.looks,
-            looks_of_workers: self.workers.turned(),
+            looks_of_crew: self.crew.turned(),
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
             mail_bytes_held: mails.map(Mail::held_bytes).sum(),

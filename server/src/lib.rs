@@ -16,6 +16,7 @@
 
 mod address;
 mod connection;
+mod crew;
 pub mod door;
 mod engine;
 mod inherit;
@@ -26,9 +27,8 @@ mod replies;
 mod serve;
 mod table;
 mod thread;
-mod workers;
 
+pub use crew::CrewOptions;
 pub use engine::{Census, Engine, EngineError, EngineOptions};
 pub use table::{MemoryWanted, WindowParts, Windows};
 pub use thread::{Assistant, Server};
-pub use workers::WorkerOptions;

@@ -99,11 +99,11 @@ impl Server {
         })
     }
 
-    /// The body of the server's thread. Returns after [`Server::stop`], when the engine's workers have ended too.
+    /// The body of the server's thread. Returns after [`Server::stop`], when the engine's crew has ended too.
     pub fn run(&self) {
         self.serve();
-        let workers = self.engine.lock().take_workers();
-        workers.end();
+        let crew = self.engine.lock().take_crew();
+        crew.end();
     }
 
     fn serve(&self) {

@@ -10,7 +10,7 @@ use longarm_netmod::Netmod;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{Generation, JobId, Rank, Secret, WindowId};
 use longarm_server::door::{self, Door, DoorError, DoorRequest, Handed, door_name};
-use longarm_server::{Assistant, Engine, EngineOptions, Server, WorkerOptions};
+use longarm_server::{Assistant, CrewOptions, Engine, EngineOptions, Server};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit};
@@ -186,7 +186,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         costs: costs(),
         remote_memory: options.netmod.remote_memory(),
     })?;
-    engine.employ(workers(options));
+    engine.employ(crew(options));
     let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
     let thread = start_thread(&server, options.processors)?;
     let card = NodeCard {
@@ -203,10 +203,10 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
 }
 
 /// The threads that help whoever drives the engine.
-fn workers(options: &NodeOptions<'_>) -> WorkerOptions {
+fn crew(options: &NodeOptions<'_>) -> CrewOptions {
     let config = options.config;
     let processors = options.processors.to_vec();
-    WorkerOptions {
+    CrewOptions {
         threads: config.server_threads as usize - 1,
         spin: Duration::from_micros(config.spin_us),
         // As the server's own thread.

@@ -1,4 +1,4 @@
-//! Turns of several connections at once, with the engine's workers, where one thread has more than it can do.
+//! Turns of several connections at once, with the engine's crew, where one thread has more than it can do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,18 @@ use longarm_netmod::{Interest, Ready};
 
 use super::{CONNECTION, Engine, NUMBER_MASK, RECENT_MAX};
 use crate::connection::{Ended, Turn};
+use crate::crew::{Crew, CrewOptions, Finished, Task};
 use crate::lent::Lent;
 use crate::serve::state::ServeState;
-use crate::workers::{Finished, Task, WorkerOptions, Workers};
 
 /// How long connections that move in the same turns are counted together.
 const WINDOW_MS: u64 = 8;
 /// So many of them in that time, besides the first of each turn, are a crowd. A burst of a collective is none.
 const CROWD: usize = 16;
 
-/// Connections turned together in one turn after which no more are looked for: what else the engine has to do waits meanwhile.
-const TASKS_PER_TURN: usize = 64;
+/// A turn takes up no more connections, when so many times as many were turned as it began with: what else there is to do waits
+/// meanwhile, and whoever drives the engine may have affairs of its own.
+const ROUNDS_PER_TURN: usize = 4;
 
 /// How many connections move in the same turns.
 #[derive(Default)]
@@ -48,18 +49,18 @@ impl Crowding {
 
 impl Engine {
     /// From now on these threads may turn some of the connections of a turn, where many move in the same turns for a while.
-    pub fn employ(&mut self, options: WorkerOptions) {
-        self.workers = Workers::new(options);
+    pub fn employ(&mut self, options: CrewOptions) {
+        self.crew = Crew::new(options);
     }
 
-    /// The workers, which are the engine's no more.
-    pub(crate) fn take_workers(&mut self) -> Workers {
-        std::mem::replace(&mut self.workers, Workers::new(WorkerOptions::none()))
+    /// The crew, which is the engine's no more.
+    pub(crate) fn take_crew(&mut self) -> Crew {
+        std::mem::replace(&mut self.crew, Crew::new(CrewOptions::none()))
     }
 
     /// Whether connections are turned together now.
     pub(super) fn turns_together(&self) -> bool {
-        self.workers.exist() && self.crowding.is_crowd()
+        self.crew.exists() && self.crowding.is_crowd()
     }
 
     /// Turns these connections and gives how many moved. What they come to is looked at in their order.
@@ -100,20 +101,21 @@ impl Engine {
     /// Turns these and what becomes ready meanwhile. A turn has an end all the same.
     fn lend_out(&mut self, numbers: Vec<usize>) -> usize {
         let shared = Arc::new(*self.shared.lend().expect("it is lent out within a turn only"));
+        let tasks_max = ROUNDS_PER_TURN * numbers.len();
         let mut outcomes = Vec::new();
         let (mut finished, mut ready) = (Vec::new(), Vec::new());
         self.lend(numbers, &shared);
         let mut looks_for_more = true;
-        while !self.workers.have_none() {
-            self.workers.work(&mut finished);
+        while !self.crew.has_none() {
+            self.crew.work(&mut finished);
             for Finished { number, connection, turn } in finished.drain(..) {
                 self.peers[number].connection.give_back(connection);
                 // One that has ended is not turned again.
                 looks_for_more &= matches!(turn, Ok(Ok(_)));
                 outcomes.push((number, turn));
             }
-            looks_for_more &= outcomes.len() < TASKS_PER_TURN;
-            if looks_for_more && self.workers.want_more() {
+            looks_for_more &= outcomes.len() < tasks_max;
+            if looks_for_more && self.crew.wants_more() {
                 looks_for_more = self.poller.wait(&mut ready, Some(Duration::ZERO)).is_ok();
                 let numbers = ready.iter().filter_map(|event| self.lendable(event)).collect();
                 // What is not a connection's comes next.
@@ -143,7 +145,7 @@ impl Engine {
         let tasks: Vec<Task> = numbers.into_iter().filter_map(lend).collect();
         if !tasks.is_empty() {
             self.looks += tasks.len() as u64;
-            self.workers.lend_out(tasks);
+            self.crew.lend_out(tasks);
         }
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::mutex_waiters::MutexWaiters;
 use crate::table::Windows;
 
-/// What every connection of the engine works on, several at once if the engine has workers.
+/// What every connection of the engine works on, several at once if the engine has a crew.
 pub(crate) struct ServeState {
     pub(crate) windows: Windows,
     pub(crate) node: Arc<NodeSegment>,

@@ -267,11 +267,11 @@ fn all_jobs() -> Vec<Job> {
         job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
         Job {
             variables: &[("LONGARM_SERVER_THREADS", "3")],
-            ..job("a_server_that_many_use_at_once_has_workers", crowd::one_server, ONE_OF_MANY)
+            ..job("a_server_that_many_use_at_once_has_a_crew", crowd::one_server, ONE_OF_MANY)
         },
         Job {
             variables: &[("LONGARM_SERVER_THREADS", "3"), ("LONGARM_SPIN_US", "50"), ("LONGARM_ENCRYPT", "yes")],
-            ..job("workers_that_look_before_they_sleep_serve_encrypted_connections", crowd::one_server, ONE_OF_MANY)
+            ..job("a_crew_that_looks_before_it_sleeps_serves_encrypted_connections", crowd::one_server, ONE_OF_MANY)
         },
     ]
 }
@@ -302,7 +302,7 @@ fn run_rank(name: &str) -> ExitCode {
     let world = world.expect("the world can be joined");
     (job.body)(&world);
     world.finalize().expect("the world can be left");
-    assert!(!jobs::crowd::has_workers(), "they have ended with the world");
+    assert!(!jobs::crowd::has_crew(), "they have ended with the world");
     ExitCode::SUCCESS
 }
 

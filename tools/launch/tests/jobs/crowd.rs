@@ -22,7 +22,7 @@ pub fn calls(world: &World) {
     barrier(world);
 }
 
-/// All ranks use the memory of rank 0 at once, until its server has workers; which are gone with the world.
+/// All ranks use the memory of rank 0 at once, until its server has a crew; which is gone with the world.
 pub fn one_server(world: &World) {
     const WORDS: usize = 3000;
     let (me, size) = (u64::from(world.rank()), u64::from(world.size()));
@@ -40,7 +40,7 @@ pub fn one_server(world: &World) {
             assert_eq!(window.get_vec(0, mine.clone()).expect("a get"), [value + me; WORDS], "what was put before");
         }
         rounds += 1;
-        let mut found = [u64::from(has_workers())];
+        let mut found = [u64::from(has_crew())];
         world.allreduce_collective(Reduction::Max, &mut found).expect("a sum");
         is_over = found == [1];
     }
@@ -53,9 +53,9 @@ pub fn one_server(world: &World) {
     barrier(world);
 }
 
-/// Whether the server that this process hosts, if it does, has started workers.
-pub fn has_workers() -> bool {
+/// Whether the server that this process hosts, if it does, has started its crew.
+pub fn has_crew() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     let names = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
-    names.into_iter().any(|name| name.trim() == "longarm-worker")
+    names.into_iter().any(|name| name.trim() == "longarm-crew")
 }

@@ -1,17 +1,17 @@
 //! Threads that turn some of the engine's connections while whoever drives it turns others.
 //!
 //! The engine is one thread's at a time. That thread lends connections out within a turn, takes part in the work, and has all
-//! of them back before the turn goes on, so that nothing else of the engine knows of workers:
+//! of them back before the turn goes on, so that nothing else of the engine knows of them:
 //!
 //! ```text
 //!   a turn: ask who is ready ─► lend out ─┬─► turn one, turn the next ─┬─► have all back ─► mail, grants, the rest of the turn
-//!                                         └─► workers: the same ───────┘
+//!                                         └─► the crew: the same ──────┘
 //! ```
 //!
-//! A connection is with one thread at a time, and the mutexes that hand it over order what its threads do. Tasks that no worker
-//! has taken are done by the one who lends them out: no worker is waited for that has not begun.
+//! A connection is with one thread at a time, and the mutexes that hand it over order what its threads do. Tasks that none of the
+//! crew has taken are done by the one who lends them out: nobody is waited for that has not begun.
 //!
-//! Workers are started when they are wanted for the first time. One that finds no task looks for some time, then sleeps; it is
+//! The crew is started when it is wanted for the first time. One that finds no task looks for some time, then sleeps; it is
 //! woken when there is more than a little to do again. What it looks at is a hint: all that matters is under the mutexes.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ const LOOKS_PER_YIELD: u32 = 64;
 
 /// The threads that an engine may have besides the one that drives it.
 #[derive(Clone)]
-pub struct WorkerOptions {
+pub struct CrewOptions {
     /// How many. 0: none.
     pub threads: usize,
     /// How long one looks for work before it sleeps.
@@ -40,10 +40,10 @@ pub struct WorkerOptions {
     pub prepare: Arc<dyn Fn() + Send + Sync>,
 }
 
-impl WorkerOptions {
+impl CrewOptions {
     /// No threads.
-    pub fn none() -> WorkerOptions {
-        WorkerOptions { threads: 0, spin: Duration::ZERO, prepare: Arc::new(|| ()) }
+    pub fn none() -> CrewOptions {
+        CrewOptions { threads: 0, spin: Duration::ZERO, prepare: Arc::new(|| ()) }
     }
 }
 
@@ -75,7 +75,7 @@ impl Task {
 #[derive(Default)]
 struct Tasks {
     waiting: VecDeque<Task>,
-    /// So many workers sleep.
+    /// So many of the crew sleep.
     asleep: usize,
     over: bool,
 }
@@ -90,21 +90,23 @@ struct Common {
     finished_count: AtomicUsize,
 }
 
-/// The workers of an engine. Dropping it lets them end.
-pub(crate) struct Workers {
-    options: WorkerOptions,
+/// The crew of an engine. Dropping it lets its threads end.
+pub(crate) struct Crew {
+    options: CrewOptions,
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
-    /// A child of a fork has no workers.
+    /// A child of a fork has no crew.
     pid: u32,
     /// Tasks that were lent out and have not come back.
     out: usize,
-    /// Connections that workers have turned so far.
+    /// Looks for what is finished that were in vain.
+    looks: u32,
+    /// Connections that the crew has turned so far.
     turned: u64,
 }
 
-impl Workers {
-    pub(crate) fn new(options: WorkerOptions) -> Workers {
+impl Crew {
+    pub(crate) fn new(options: CrewOptions) -> Crew {
         let common = Common {
             tasks: Mutex::default(),
             called: Condvar::new(),
@@ -113,11 +115,11 @@ impl Workers {
             finished_count: AtomicUsize::new(0),
         };
         let pid = std::process::id();
-        Workers { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, turned: 0 }
+        Crew { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, looks: 0, turned: 0 }
     }
 
-    /// Whether there can be workers.
-    pub(crate) fn exist(&self) -> bool {
+    /// Whether there can be a thread in it.
+    pub(crate) fn exists(&self) -> bool {
         self.options.threads > 0
     }
 
@@ -126,16 +128,16 @@ impl Workers {
     }
 
     /// Whether every task that was lent out has come back.
-    pub(crate) fn have_none(&self) -> bool {
+    pub(crate) fn has_none(&self) -> bool {
         self.out == 0
     }
 
     /// Whether there may be threads without a task soon.
-    pub(crate) fn want_more(&self) -> bool {
+    pub(crate) fn wants_more(&self) -> bool {
         self.common.waiting.load(Ordering::Relaxed) <= self.threads.len()
     }
 
-    /// Works on what was lent out: runs a task that nobody has taken, if there is one, and fetches what the workers have finished.
+    /// Works on what was lent out: runs a task that nobody has taken, if there is one, and fetches what the others have finished.
     pub(crate) fn work(&mut self, finished: &mut Vec<Finished>) {
         let before = finished.len();
         if self.common.waiting.load(Ordering::Relaxed) > 0
@@ -154,7 +156,7 @@ impl Workers {
         self.turned += (all - mine) as u64;
         self.out -= all;
         if all == 0 {
-            std::hint::spin_loop();
+            pause(&mut self.looks);
         }
     }
 
@@ -165,17 +167,17 @@ impl Workers {
                 (options.prepare)();
                 common.work(options.spin);
             };
-            match std::thread::Builder::new().name("longarm-worker".into()).spawn(body) {
+            match std::thread::Builder::new().name("longarm-crew".into()).spawn(body) {
                 Ok(thread) => self.threads.push(thread),
                 Err(error) => {
-                    tracing::warn!(%error, "the server goes on with {} workers", self.threads.len());
+                    tracing::warn!(%error, "the server goes on with {} threads beside its own", self.threads.len());
                     self.options.threads = self.threads.len();
                 }
             }
         }
     }
 
-    /// Lends tasks out: until [`Workers::have_none`], [`Workers::work`] is to be called.
+    /// Lends tasks out: until [`Crew::has_none`], [`Crew::work`] is to be called.
     pub(crate) fn lend_out(&mut self, tasks: Vec<Task>) {
         self.start();
         self.out += tasks.len();
@@ -189,18 +191,18 @@ impl Workers {
         (0..wanted).for_each(|_| _ = self.common.called.notify_one());
     }
 
-    /// Lets the workers end, and waits for them.
+    /// Lets the threads end, and waits for them.
     pub(crate) fn end(mut self) {
         let threads = std::mem::take(&mut self.threads);
         drop(self);
         for thread in threads {
-            // What a worker's task panicked with was passed on; a worker itself has nothing to panic about.
+            // What a task panicked with was passed on, and there is nothing else to panic about.
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Workers {
+impl Drop for Crew {
     fn drop(&mut self) {
         // In a child of a fork the mutex may be held by a thread that it does not have.
         if self.pid == std::process::id() {
@@ -218,7 +220,7 @@ impl Common {
         task
     }
 
-    /// The body of a worker.
+    /// The body of a thread.
     fn work(&self, spin: Duration) {
         let mut looks: u32 = 0;
         let mut idle_since = Instant::now();

@@ -1,7 +1,7 @@
-//! Connections that the engine's workers turn, all at once, over real sockets.
+//! Connections that the engine's crew turns, all at once, over real sockets.
 //!
 //! One thread plays the ranks and drives the engine, with a clock that stands still: what moved in the same turns counts together
-//! for ever, so that after a few rounds workers are wanted for certain.
+//! for ever, so that after a few rounds the crew is wanted for certain.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use longarm_proto::{
     Reply, Request, Rmw, RmwOp, RmwWidth, Run, Scale, Secret, Session, Shape, WindowId, WindowRef,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
-use longarm_server::{Engine, EngineOptions, WorkerOptions};
+use longarm_server::{CrewOptions, Engine, EngineOptions};
 use longarm_shm::{NodeSegment, NodeWindow, Popped};
 
 const SECRET: Secret = Secret([0x42; 32]);
@@ -57,7 +57,7 @@ fn drive<R: Send>(engine: &mut Engine, wait: impl FnOnce() -> R + Send) -> R {
 }
 
 impl Node {
-    fn with_workers(threads: usize, spin: Duration) -> Node {
+    fn with_crew(threads: usize, spin: Duration) -> Node {
         let job = JobId(u64::from(std::process::id()) << 32 | (threads as u64) << 16 | spin.as_micros() as u64);
         let netmod = Tcp::new(TcpOptions::default());
         let listener = netmod.listen().unwrap();
@@ -80,7 +80,7 @@ impl Node {
             remote_memory: None,
         })
         .unwrap();
-        engine.employ(WorkerOptions { threads, spin, prepare: Arc::new(|| ()) });
+        engine.employ(CrewOptions { threads, spin, prepare: Arc::new(|| ()) });
         let create = || {
             let door = Door::connect(&door_name(job, NODE)).unwrap();
             let parts = vec![(0, WINDOW_BYTES)];
@@ -262,12 +262,12 @@ fn mutex_round(node: &mut Node, peers: &mut [Peer]) {
 }
 
 fn all_at_once(spin: Duration) {
-    let mut node = Node::with_workers(3, spin);
+    let mut node = Node::with_crew(3, spin);
     let mut peers: Vec<Peer> = (1..=PEERS as u32).map(|rank| node.connect(rank)).collect();
     let (mut old, mut mail) = (Vec::new(), vec![Vec::new(); PEERS + 1]);
     let mut rounds = 0;
-    // Where processors are few it may take more rounds until a worker gets one while something is left to do.
-    while rounds < ROUNDS || node.engine.census().looks_of_workers == 0 {
+    // Where processors are few it may take more rounds until one of the crew gets one while something is left to do.
+    while rounds < ROUNDS || node.engine.census().looks_of_crew == 0 {
         a_round(&mut node, &mut peers, rounds, &mut old);
         mail_round(&mut node, &mut peers, &mut mail);
         mutex_round(&mut node, &mut peers);
@@ -289,11 +289,11 @@ fn all_at_once(spin: Duration) {
 }
 
 #[test]
-fn what_workers_serve_at_once_is_served_as_by_one_thread() {
+fn what_a_crew_serves_at_once_is_served_as_by_one_thread() {
     all_at_once(Duration::from_millis(2));
 }
 
 #[test]
-fn workers_that_sleep_between_turns_are_woken() {
+fn a_crew_that_sleeps_between_turns_is_woken() {
     all_at_once(Duration::ZERO);
 }
