@@ -85,7 +85,7 @@ pub enum ConfigError {
 
 longarm_client::debug_as_display!(ConfigError);
 
-/// With so many threads a server is as fast as a plain program of as many; more were not measured.
+/// More were not measured.
 const SERVER_THREADS_BY_ITSELF: u64 = 4;
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
@@ -147,14 +147,14 @@ impl Config {
     }
 
     #[doc(hidden)]
-    /// Decides how many threads may serve other nodes at once, once the job is known: besides the server's own as many as ranks leave
-    /// processors free, up to a bound. A value set by hand stays.
-    pub fn settle_server_threads(&mut self, ranks_on_machine: u32, processors: u32) {
+    /// Decides how many threads of a server may serve other nodes at once, once the job is known: besides its own as many as ranks leave
+    /// processors free, divided among the nodes of the machine, up to a bound. A value set by hand stays.
+    pub fn settle_server_threads(&mut self, ranks_on_machine: u32, nodes_on_machine: u32, processors: u32) {
         if self.origins[SERVER_THREADS].is_by_hand() {
             return;
         }
-        let free = u64::from(processors.saturating_sub(ranks_on_machine));
-        self.server_threads = (1 + free).min(SERVER_THREADS_BY_ITSELF);
+        let free = processors.saturating_sub(ranks_on_machine) / nodes_on_machine.max(1);
+        self.server_threads = (1 + u64::from(free)).min(SERVER_THREADS_BY_ITSELF);
         self.origins[SERVER_THREADS] = Origin::Measured;
     }
 
@@ -427,15 +427,16 @@ mod tests {
 
     #[test]
     fn servers_have_more_threads_where_ranks_leave_processors_unless_set_by_hand() {
-        let threads = |variables: &[(&str, &str)], ranks, processors| {
+        let threads = |variables: &[(&str, &str)], (ranks, nodes), processors| {
             let mut config = read(variables).unwrap();
-            config.settle_server_threads(ranks, processors);
+            config.settle_server_threads(ranks, nodes, processors);
             (config.server_threads, entry(&config, "LONGARM_SERVER_THREADS").origin)
         };
-        let by_itself = [(3, 2), (2, 2), (2, 3), (4, 16)].map(|(ranks, processors)| threads(&[], ranks, processors).0);
-        assert_eq!(by_itself, [1, 1, 2, 4]);
-        assert_eq!(threads(&[], 2, 2).1, Origin::Measured);
-        assert_eq!(threads(&[("LONGARM_SERVER_THREADS", "3")], 2, 2), (3, Origin::Environment));
+        let cases = [((3, 1), 2), ((2, 1), 2), ((2, 1), 3), ((4, 1), 16), ((8, 8), 16), ((8, 4), 16), ((9, 8), 16)];
+        let by_itself = cases.map(|(job, processors)| threads(&[], job, processors).0);
+        assert_eq!(by_itself, [1, 1, 2, 4, 2, 3, 1]);
+        assert_eq!(threads(&[], (2, 1), 2).1, Origin::Measured);
+        assert_eq!(threads(&[("LONGARM_SERVER_THREADS", "3")], (2, 1), 2), (3, Origin::Environment));
     }
 
     #[test]

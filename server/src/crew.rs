@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,6 @@ struct Tasks {
     waiting: VecDeque<Task>,
     /// So many of the crew sleep.
     asleep: usize,
-    over: bool,
 }
 
 struct Common {
@@ -88,6 +87,10 @@ struct Common {
     finished: Mutex<Vec<Finished>>,
     /// How many are in it: a hint too.
     finished_count: AtomicUsize,
+    /// So many of the crew have a task: a hint too.
+    busy: AtomicUsize,
+    /// Written with the tasks locked.
+    over: AtomicBool,
 }
 
 /// The crew of an engine. Dropping it lets its threads end.
@@ -113,6 +116,8 @@ impl Crew {
             waiting: AtomicUsize::new(0),
             finished: Mutex::default(),
             finished_count: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
         };
         let pid = std::process::id();
         Crew { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, looks: 0, turned: 0 }
@@ -181,12 +186,12 @@ impl Crew {
     pub(crate) fn lend_out(&mut self, tasks: Vec<Task>) {
         self.start();
         self.out += tasks.len();
-        let others = tasks.len().saturating_sub(1);
         let mut queue = self.common.tasks.lock();
         queue.waiting.extend(tasks);
         self.common.waiting.store(queue.waiting.len(), Ordering::Relaxed);
-        let awake = self.options.threads - queue.asleep;
-        let wanted = others.saturating_sub(awake).min(queue.asleep);
+        // One is for the thread that lends them out. Those who look will take theirs.
+        let looking = (self.options.threads - queue.asleep).saturating_sub(self.common.busy.load(Ordering::Relaxed));
+        let wanted = (queue.waiting.len() - 1).saturating_sub(looking).min(queue.asleep);
         drop(queue);
         (0..wanted).for_each(|_| _ = self.common.called.notify_one());
     }
@@ -206,7 +211,9 @@ impl Drop for Crew {
     fn drop(&mut self) {
         // In a child of a fork the mutex may be held by a thread that it does not have.
         if self.pid == std::process::id() {
-            self.common.tasks.lock().over = true;
+            let tasks = self.common.tasks.lock();
+            self.common.over.store(true, Ordering::Relaxed);
+            drop(tasks);
             self.common.called.notify_all();
         }
     }
@@ -228,12 +235,15 @@ impl Common {
             if self.waiting.load(Ordering::Relaxed) > 0
                 && let Some(task) = self.take()
             {
-                self.hand_back(task.run());
+                self.busy.fetch_add(1, Ordering::Relaxed);
+                let finished = task.run();
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+                self.hand_back(finished);
                 idle_since = Instant::now();
                 continue;
             }
             pause(&mut looks);
-            if looks.is_multiple_of(LOOKS_PER_YIELD) && idle_since.elapsed() >= spin {
+            if looks.is_multiple_of(LOOKS_PER_YIELD) && (idle_since.elapsed() >= spin || self.is_over()) {
                 if !self.sleep() {
                     return;
                 }
@@ -251,12 +261,17 @@ impl Common {
     /// Sleeps until there may be something to do. False: there will be nothing any more.
     fn sleep(&self) -> bool {
         let mut tasks = self.tasks.lock();
-        while tasks.waiting.is_empty() && !tasks.over {
+        while tasks.waiting.is_empty() && !self.is_over() {
             tasks.asleep += 1;
             self.called.wait(&mut tasks);
             tasks.asleep -= 1;
         }
-        !tasks.over
+        !self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        // Relaxed: whoever sleeps looks with the tasks locked; to others it is a hint.
+        self.over.load(Ordering::Relaxed)
     }
 }
 

@@ -169,6 +169,8 @@ pub struct Engine {
     left: Vec<Mail>,
     /// How often a connection was looked at so far.
     looks: u64,
+    /// Something else than a connection is ready: the next turn asks the system.
+    looks_everywhere: bool,
     /// Peers without a link, who may call again.
     lost: Vec<usize>,
     /// The last session of each rank that is over, by its number: an old call does not begin it anew.
@@ -251,6 +253,7 @@ impl Engine {
             holding: VecDeque::new(),
             left: Vec::new(),
             looks: 0,
+            looks_everywhere: false,
             lost: Vec::new(),
             over: HashMap::new(),
             now_ms: 0,
@@ -327,6 +330,7 @@ impl Engine {
     /// wants to sleep has to see a turn with `everywhere` return false first.
     pub fn turn(&mut self, now_ms: u64, everywhere: bool) -> bool {
         let look = everywhere
+            || std::mem::take(&mut self.looks_everywhere)
             || self.recent.is_empty()
             || self.recent.len() > RECENT_MAX
             || self.turns.wrapping_add(1).is_multiple_of(LOOK_EVERYWHERE_TURNS);

@@ -31,6 +31,8 @@ const SUMS: Run = Run { offset: (16 << 10) - 512, bytes: 1024 };
 const PEERS: usize = 6;
 /// At least.
 const ROUNDS: u64 = 200;
+/// In as many the crew does something: one that sleeps for good has looked in the first few only.
+const ROUNDS_OF_CREW: u64 = 20;
 const MAIL_PER_ROUND: u64 = 30;
 /// Each peer has as much of the window for itself.
 const OWN_BYTES: u64 = 4096;
@@ -107,7 +109,16 @@ impl Node {
         let call = || connect_authenticated(netmod, address, &introduction, Duration::from_secs(3600));
         let (link, _) = drive(&mut self.engine, call).unwrap();
         let own = 32 * 1024 + u64::from(rank - 1) * OWN_BYTES;
-        Peer { link, initiator: Initiator::new(), rank, own, to_send: Vec::new(), received: Vec::new(), header: None }
+        Peer {
+            link,
+            initiator: Initiator::new(),
+            rank,
+            own,
+            to_send: Vec::new(),
+            received: Vec::new(),
+            received_bytes: 0,
+            header: None,
+        }
     }
 
     fn words(&self, run: Run) -> Vec<u64> {
@@ -127,6 +138,8 @@ struct Peer {
     own: u64,
     to_send: Vec<u8>,
     received: Vec<u8>,
+    /// Since the beginning.
+    received_bytes: u64,
     /// Of a reply whose data has not come.
     header: Option<Reply<()>>,
 }
@@ -147,6 +160,7 @@ impl Peer {
         let mut buffer = [0; 8192];
         let bytes = self.link.receive(&[RegionMut::from_slice(&mut buffer)]).unwrap();
         self.received.extend_from_slice(&buffer[..bytes]);
+        self.received_bytes += bytes as u64;
     }
 
     /// The next reply with as many bytes of data, if all of it has come.
@@ -223,7 +237,8 @@ fn mail_round(node: &mut Node, peers: &mut [Peer], mail: &mut [Vec<u64>]) {
             peer.ask(&Request::Message { target: Rank(0), bytes: 8, rest: 0 }, &number.to_le_bytes());
         }
     }
-    peers.iter_mut().for_each(|peer| peer.ask(&Request::Quiet, &[]));
+    // The server keeps all replies that were not acknowledged, and hangs up where they become too many.
+    peers.iter_mut().for_each(|peer| peer.ask(&Request::Acknowledge { received_bytes: peer.received_bytes }, &[]));
     replies(node, peers, 0);
     let mut take = |head: longarm_shm::CellHead, payload: Region<'_>| {
         let mut bytes = [0; 8];
@@ -265,13 +280,15 @@ fn all_at_once(spin: Duration) {
     let mut node = Node::with_crew(3, spin);
     let mut peers: Vec<Peer> = (1..=PEERS as u32).map(|rank| node.connect(rank)).collect();
     let (mut old, mut mail) = (Vec::new(), vec![Vec::new(); PEERS + 1]);
-    let mut rounds = 0;
+    let (mut rounds, mut rounds_of_crew) = (0, 0);
     // Where processors are few it may take more rounds until one of the crew gets one while something is left to do.
-    while rounds < ROUNDS || node.engine.census().looks_of_crew == 0 {
+    while rounds < ROUNDS || rounds_of_crew < ROUNDS_OF_CREW {
+        let looks = node.engine.census().looks_of_crew;
         a_round(&mut node, &mut peers, rounds, &mut old);
         mail_round(&mut node, &mut peers, &mut mail);
         mutex_round(&mut node, &mut peers);
         rounds += 1;
+        rounds_of_crew += u64::from(node.engine.census().looks_of_crew > looks);
     }
     let updates = rounds * PEERS as u64;
     assert_eq!(node.words(Run { offset: COUNTER, bytes: 8 }), [updates]);
@@ -296,4 +313,31 @@ fn what_a_crew_serves_at_once_is_served_as_by_one_thread() {
 #[test]
 fn a_crew_that_sleeps_between_turns_is_woken() {
     all_at_once(Duration::ZERO);
+}
+
+/// One leaves, one breaks the protocol and one hangs up, each in a turn in which all others are served.
+#[test]
+fn those_who_go_while_others_are_served_take_nobody_with_them() {
+    let mut node = Node::with_crew(2, Duration::from_millis(1));
+    let mut peers: Vec<Peer> = (1..=PEERS as u32).map(|rank| node.connect(rank)).collect();
+    let (mut old, mut rounds) = (Vec::new(), 0);
+    while rounds < 30 || node.engine.census().looks_of_crew == 0 {
+        a_round(&mut node, &mut peers, rounds, &mut old);
+        rounds += 1;
+    }
+    let mut gone: Vec<Peer> = peers.drain(..3).collect();
+    gone[0].ask(&Request::Leave, &[]);
+    gone[1].to_send.extend_from_slice(&[0xff; 4096]);
+    let half = put(gone[2].own, OWN_BYTES);
+    gone[2].ask(&half, &[1; 100]);
+    gone.iter_mut().for_each(Peer::send);
+    gone.pop();
+    for round in rounds..rounds + 30 {
+        a_round(&mut node, &mut peers, round, &mut old);
+    }
+    assert_eq!(node.words(Run { offset: COUNTER, bytes: 8 }), [rounds * PEERS as u64 + 30 * 3]);
+    // Whoever has hung up may call again.
+    while node.engine.census().connections > 3 + 1 {
+        node.engine.turn(0, true);
+    }
 }

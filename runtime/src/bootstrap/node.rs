@@ -23,6 +23,9 @@ use crate::stage::Stage;
 /// How much longer than a rank calls again the server keeps its place in the queue of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
 
+/// How long a thread of the server's crew looks for work at most, however long ranks look.
+const CREW_SPIN_US_MAX: u64 = 100;
+
 /// What a node is made of.
 pub(crate) struct NodeOptions<'a> {
     pub(crate) job: JobId,
@@ -208,7 +211,7 @@ fn crew(options: &NodeOptions<'_>) -> CrewOptions {
     let processors = options.processors.to_vec();
     CrewOptions {
         threads: config.server_threads as usize - 1,
-        spin: Duration::from_micros(config.spin_us),
+        spin: Duration::from_micros(config.spin_us.min(CREW_SPIN_US_MAX)),
         // As the server's own thread.
         prepare: Arc::new(move || longarm_client::use_processors(&processors)),
     }

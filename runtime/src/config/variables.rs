@@ -41,7 +41,7 @@ pub(super) const INTERFACE: usize = 0;
 /// Largest and smallest values that fit together: a ring takes at least two eager payloads.
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
-/// More threads than this gain nothing: what they share is one poller.
+/// All of them wait for the one that drives the engine.
 const SERVER_THREADS_MAX: u64 = 64;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
 pub(super) const SPIN: usize = 16;

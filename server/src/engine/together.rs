@@ -13,8 +13,12 @@ use crate::serve::state::ServeState;
 
 /// How long connections that move in the same turns are counted together.
 const WINDOW_MS: u64 = 8;
-/// So many of them in that time, besides the first of each turn, are a crowd. A burst of a collective is none.
+/// So many of them in that time, besides the first two of each turn, are a crowd.
 const CROWD: usize = 16;
+/// As many of one turn count: a single burst, of a collective say, is no crowd.
+const COUNTED_PER_TURN_MAX: usize = 4;
+/// Fewer are turned by one thread sooner than by several.
+const LENT_MIN: usize = 3;
 
 /// A turn takes up no more connections, when so many times as many were turned as it began with: what else there is to do waits
 /// meanwhile, and whoever drives the engine may have affairs of its own.
@@ -24,7 +28,7 @@ const ROUNDS_PER_TURN: usize = 4;
 #[derive(Default)]
 pub(super) struct Crowding {
     window_ends_ms: u64,
-    /// Those beyond the first of each turn, in this window.
+    /// Those beyond the first two of each turn, in this window.
     moved: usize,
     /// The window before was crowded.
     before: bool,
@@ -39,11 +43,11 @@ impl Crowding {
             self.moved = 0;
             self.window_ends_ms = now_ms + WINDOW_MS;
         }
-        self.moved += moved.saturating_sub(1);
+        self.moved += moved.saturating_sub(LENT_MIN - 1).min(COUNTED_PER_TURN_MAX);
     }
 
-    fn is_crowd(&self) -> bool {
-        self.before || self.moved >= CROWD
+    fn is_crowd(&self, now_ms: u64) -> bool {
+        now_ms < self.window_ends_ms + WINDOW_MS && (self.before || self.moved >= CROWD)
     }
 }
 
@@ -60,14 +64,14 @@ impl Engine {
 
     /// Whether connections are turned together now.
     pub(super) fn turns_together(&self) -> bool {
-        self.crew.exists() && self.crowding.is_crowd()
+        self.crew.exists() && self.crowding.is_crowd(self.now_ms)
     }
 
-    /// Turns these connections and gives how many moved. What they come to is looked at in their order.
+    /// Turns these connections, and gives how many moved.
     pub(super) fn turn_together(&mut self, numbers: &[usize]) -> usize {
         let (together, alone): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| self.may_be_lent(**number));
         let mut moved = 0;
-        if together.len() > 1 {
+        if together.len() >= LENT_MIN {
             moved += self.lend_out(together);
         } else {
             moved += together.into_iter().filter(|number| self.turn_recent(*number)).count();
@@ -77,7 +81,7 @@ impl Engine {
 
     /// Turns those that were busy last.
     pub(super) fn turn_recents(&mut self, now_ms: u64) -> bool {
-        let moved = if self.recent.len() > 1 && self.turns_together() {
+        let moved = if self.recent.len() >= LENT_MIN && self.turns_together() {
             let recent = self.recent.clone();
             self.turn_together(&recent)
         } else {
@@ -118,8 +122,9 @@ impl Engine {
             if looks_for_more && self.crew.wants_more() {
                 looks_for_more = self.poller.wait(&mut ready, Some(Duration::ZERO)).is_ok();
                 let numbers = ready.iter().filter_map(|event| self.lendable(event)).collect();
-                // What is not a connection's comes next.
-                looks_for_more &= ready.iter().all(|event| event.token & !NUMBER_MASK == CONNECTION);
+                // What is not a connection's comes in the next turn.
+                self.looks_everywhere = ready.iter().any(|event| event.token & !NUMBER_MASK != CONNECTION);
+                looks_for_more &= !self.looks_everywhere;
                 self.lend(numbers, &shared);
             }
         }
@@ -150,15 +155,26 @@ impl Engine {
     }
 
     fn follow_all(&mut self, outcomes: Vec<(usize, std::thread::Result<Result<Turn, Ended>>)>) -> usize {
-        let mut moved = 0;
+        let (mut moved, mut panicked) = (Vec::new(), None);
         for (number, turn) in outcomes {
-            let turn = turn.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            if self.follow(number, turn) {
-                moved += 1;
+            let has_moved = match turn {
+                Ok(turn) => self.follow(number, turn),
+                Err(panic) => {
+                    panicked = Some(panic);
+                    false
+                }
+            };
+            if has_moved {
                 self.note_recent(number);
+                moved.push(number);
             }
         }
-        moved
+        if let Some(panic) = panicked {
+            std::panic::resume_unwind(panic);
+        }
+        moved.sort_unstable();
+        moved.dedup();
+        moved.len()
     }
 
     /// As [`Engine::turn_peer`], of one that is ready.

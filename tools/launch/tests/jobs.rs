@@ -302,7 +302,7 @@ fn run_rank(name: &str) -> ExitCode {
     let world = world.expect("the world can be joined");
     (job.body)(&world);
     world.finalize().expect("the world can be left");
-    assert!(!jobs::crowd::has_crew(), "they have ended with the world");
+    jobs::crowd::wait_for_the_end_of_the_crew();
     ExitCode::SUCCESS
 }
 

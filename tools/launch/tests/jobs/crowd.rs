@@ -29,8 +29,8 @@ pub fn one_server(world: &World) {
     let mine = 1 + world.rank() as usize * WORDS..1 + (world.rank() as usize + 1) * WORDS;
     let window = world.allocate_collective::<u64>(1 + size as usize * WORDS).expect("a window");
     let sums = world.allocate_collective::<u64>(WORDS).expect("a window");
-    let (mut rounds, mut is_over) = (0, false);
-    while !is_over {
+    let (mut rounds, mut with_crew) = (0, 0);
+    while with_crew < 10 {
         for turn in 0..20 {
             let value = rounds * 100 + turn;
             window.put(0, mine.start, &[value + me; WORDS]).expect("a put");
@@ -42,7 +42,7 @@ pub fn one_server(world: &World) {
         rounds += 1;
         let mut found = [u64::from(has_crew())];
         world.allreduce_collective(Reduction::Max, &mut found).expect("a sum");
-        is_over = found == [1];
+        with_crew += found[0];
     }
     world.quiet().expect("quiet");
     barrier(world);
@@ -54,8 +54,15 @@ pub fn one_server(world: &World) {
 }
 
 /// Whether the server that this process hosts, if it does, has started its crew.
-pub fn has_crew() -> bool {
+fn has_crew() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     let names = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
     names.into_iter().any(|name| name.trim() == "longarm-crew")
+}
+
+/// A thread may be seen for a moment after it was joined.
+pub fn wait_for_the_end_of_the_crew() {
+    while has_crew() {
+        std::thread::yield_now();
+    }
 }
