@@ -13,22 +13,23 @@ use crate::serve::state::ServeState;
 
 /// How long connections that move in the same turns are counted together.
 const WINDOW_MS: u64 = 8;
-/// So many of them in that time, besides the first two of each turn, are a crowd.
+/// So many of them in that time are a crowd; half as many are one still.
 const CROWD: usize = 16;
+/// Those beyond so many of a turn count: one thread serves two as quickly as several would.
+const NO_CROWD: usize = 2;
 /// As many of one turn count: a single burst, of a collective say, is no crowd.
-const COUNTED_PER_TURN_MAX: usize = 4;
-/// Fewer are turned by one thread sooner than by several.
-const LENT_MIN: usize = 3;
+const COUNTED_PER_TURN_MAX: usize = 8;
 
-/// A turn takes up no more connections, when so many times as many were turned as it began with: what else there is to do waits
-/// meanwhile, and whoever drives the engine may have affairs of its own.
-const ROUNDS_PER_TURN: usize = 4;
+/// A turn takes up no more connections when so many were turned, and so many times as many as it began with: what else there is to
+/// do waits meanwhile, and whoever drives the engine may have affairs of its own.
+const TURNED_MIN: usize = 32;
+const ROUNDS_MIN: usize = 4;
 
 /// How many connections move in the same turns.
 #[derive(Default)]
 pub(super) struct Crowding {
     window_ends_ms: u64,
-    /// Those beyond the first two of each turn, in this window.
+    /// Those that count, in this window.
     moved: usize,
     /// The window before was crowded.
     before: bool,
@@ -39,11 +40,11 @@ impl Crowding {
     pub(super) fn note(&mut self, now_ms: u64, moved: usize) {
         if now_ms >= self.window_ends_ms {
             let is_next = now_ms < self.window_ends_ms + WINDOW_MS;
-            self.before = is_next && self.moved >= CROWD;
+            self.before = is_next && self.moved >= if self.before { CROWD / 2 } else { CROWD };
             self.moved = 0;
             self.window_ends_ms = now_ms + WINDOW_MS;
         }
-        self.moved += moved.saturating_sub(LENT_MIN - 1).min(COUNTED_PER_TURN_MAX);
+        self.moved += moved.saturating_sub(NO_CROWD).min(COUNTED_PER_TURN_MAX);
     }
 
     fn is_crowd(&self, now_ms: u64) -> bool {
@@ -71,7 +72,7 @@ impl Engine {
     pub(super) fn turn_together(&mut self, numbers: &[usize]) -> usize {
         let (together, alone): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| self.may_be_lent(**number));
         let mut moved = 0;
-        if together.len() >= LENT_MIN {
+        if together.len() > 1 {
             moved += self.lend_out(together);
         } else {
             moved += together.into_iter().filter(|number| self.turn_recent(*number)).count();
@@ -81,7 +82,7 @@ impl Engine {
 
     /// Turns those that were busy last.
     pub(super) fn turn_recents(&mut self, now_ms: u64) -> bool {
-        let moved = if self.recent.len() >= LENT_MIN && self.turns_together() {
+        let moved = if self.recent.len() > 1 && self.turns_together() {
             let recent = self.recent.clone();
             self.turn_together(&recent)
         } else {
@@ -105,7 +106,7 @@ impl Engine {
     /// Turns these and what becomes ready meanwhile. A turn has an end all the same.
     fn lend_out(&mut self, numbers: Vec<usize>) -> usize {
         let shared = Arc::new(*self.shared.lend().expect("it is lent out within a turn only"));
-        let tasks_max = ROUNDS_PER_TURN * numbers.len();
+        let turned_max = TURNED_MIN.max(ROUNDS_MIN * numbers.len());
         let mut outcomes = Vec::new();
         let (mut finished, mut ready) = (Vec::new(), Vec::new());
         self.lend(numbers, &shared);
@@ -118,7 +119,7 @@ impl Engine {
                 looks_for_more &= matches!(turn, Ok(Ok(_)));
                 outcomes.push((number, turn));
             }
-            looks_for_more &= outcomes.len() < tasks_max;
+            looks_for_more &= outcomes.len() < turned_max;
             if looks_for_more && self.crew.wants_more() {
                 looks_for_more = self.poller.wait(&mut ready, Some(Duration::ZERO)).is_ok();
                 let numbers = ready.iter().filter_map(|event| self.lendable(event)).collect();
