@@ -17,10 +17,10 @@
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use longarm_shm::sync::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Ended, Turn};

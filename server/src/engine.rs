@@ -25,6 +25,7 @@ use slab::Slab;
 
 use crate::connection::{Connection, Ended, Turn};
 use crate::crew::{Crew, CrewOptions};
+use crate::crowding::Crowding;
 use crate::door::DoorListener;
 use crate::lent::Lent;
 use crate::mail::Mail;
@@ -32,7 +33,6 @@ use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
 use crate::serve::state::ServeState;
 use crate::table::Windows;
-use together::Crowding;
 
 /// What the engine of a node is made of.
 pub struct EngineOptions {

@@ -17,6 +17,7 @@
 mod address;
 mod connection;
 mod crew;
+mod crowding;
 pub mod door;
 mod engine;
 mod inherit;

@@ -11,46 +11,10 @@ use crate::crew::{Crew, CrewOptions, Finished, Task};
 use crate::lent::Lent;
 use crate::serve::state::ServeState;
 
-/// How long connections that move in the same turns are counted together.
-const WINDOW_MS: u64 = 8;
-/// So many of them in that time are a crowd; half as many are one still.
-const CROWD: usize = 16;
-/// Those beyond so many of a turn count: one thread serves two as quickly as several would.
-const NO_CROWD: usize = 2;
-/// As many of one turn count: a single burst, of a collective say, is no crowd.
-const COUNTED_PER_TURN_MAX: usize = 8;
-
 /// A turn takes up no more connections when so many were turned, and so many times as many as it began with: what else there is to
 /// do waits meanwhile, and whoever drives the engine may have affairs of its own.
 const TURNED_MIN: usize = 32;
 const ROUNDS_MIN: usize = 4;
-
-/// How many connections move in the same turns.
-#[derive(Default)]
-pub(super) struct Crowding {
-    window_ends_ms: u64,
-    /// Those that count, in this window.
-    moved: usize,
-    /// The window before was crowded.
-    before: bool,
-}
-
-impl Crowding {
-    /// So many connections moved in a turn.
-    pub(super) fn note(&mut self, now_ms: u64, moved: usize) {
-        if now_ms >= self.window_ends_ms {
-            let is_next = now_ms < self.window_ends_ms + WINDOW_MS;
-            self.before = is_next && self.moved >= if self.before { CROWD / 2 } else { CROWD };
-            self.moved = 0;
-            self.window_ends_ms = now_ms + WINDOW_MS;
-        }
-        self.moved += moved.saturating_sub(NO_CROWD).min(COUNTED_PER_TURN_MAX);
-    }
-
-    fn is_crowd(&self, now_ms: u64) -> bool {
-        now_ms < self.window_ends_ms + WINDOW_MS && (self.before || self.moved >= CROWD)
-    }
-}
 
 impl Engine {
     /// From now on these threads may turn some of the connections of a turn, where many move in the same turns for a while.

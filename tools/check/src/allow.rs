@@ -35,6 +35,7 @@ pub const ALLOWANCES: &[Allowance] = &[
         "the clock of those who are given the time: the server's thread and the runtime",
     ),
     allow(Rule::Clock, "netmod/src/flow/costs.rs", "what packing and sending cost is measured once, for whoever asks"),
+    allow(Rule::Clock, "server/src/crew.rs", "its threads: how long they look before they sleep"),
     allow(Rule::Clock, "server/src/thread.rs", "the server's thread: the engine itself gets the time as an argument"),
     allow(
         Rule::Clock,
