@@ -27,12 +27,15 @@ use longarm_proto::Rmw;
 use crate::amo::{self, AmoError};
 use crate::outside::OutsideWindow;
 use crate::segment::{Mapped, Segment, SegmentError, page_aligned};
+use crate::sync::{AtomicPtr, Ordering};
 
 /// The parts of one window that belong to the ranks of this node, in one memfd.
 #[derive(Debug)]
 pub struct NodeWindow {
     /// Windows that have it one after the other share it.
     segment: Arc<Segment>,
+    /// Where it starts, which never changes: one look less on the hot path.
+    base: AtomicPtr<u8>,
     parts: Box<[Part]>,
     /// What each part has in it. `None`: its own pages.
     room: Option<u64>,
@@ -51,6 +54,11 @@ struct Part {
 }
 
 impl NodeWindow {
+    fn of(segment: Arc<Segment>, parts: Box<[Part]>, room: Option<u64>) -> NodeWindow {
+        let base = AtomicPtr::new(segment.start());
+        NodeWindow { segment, base, parts, room }
+    }
+
     /// Makes the memory of all parts, zeroed. `part_bytes` has the size of each local rank's part; 0 is allowed.
     ///
     /// # Errors
@@ -70,7 +78,7 @@ impl NodeWindow {
         let segment = Segment::create(name, total_bytes)?;
         // The ranks have mappings of their own, which are dumped.
         segment.leave_out_of_dumps();
-        Ok(NodeWindow { segment: Arc::new(segment), parts, room })
+        Ok(NodeWindow::of(Arc::new(segment), parts, room))
     }
 
     /// How much room each part is to have, so that windows with parts of about these sizes can have the memory one after the other.
@@ -89,7 +97,7 @@ impl NodeWindow {
     /// Another window in the same memory, after this one is freed. `None`: its memory has no such room.
     pub fn again(&self, part_bytes: &[u64]) -> Option<NodeWindow> {
         let (parts, bytes) = place(part_bytes, Some(self.room?)).ok()?;
-        (bytes == self.bytes()).then(|| NodeWindow { segment: Arc::clone(&self.segment), parts, room: self.room })
+        (bytes == self.bytes()).then(|| NodeWindow::of(Arc::clone(&self.segment), parts, self.room))
     }
 
     /// The room of each part, in memory that other windows have later.
@@ -123,7 +131,7 @@ impl NodeWindow {
         if segment.bytes() != expected {
             return Err(SegmentError::WrongSize { expected, found: segment.bytes() });
         }
-        Ok(NodeWindow { segment: Arc::new(segment), parts, room })
+        Ok(NodeWindow::of(Arc::new(segment), parts, room))
     }
 
     /// The descriptor, to hand to another process of this node.
@@ -179,8 +187,8 @@ impl NodeWindow {
     #[inline]
     pub fn part(&self, index: usize) -> Window<'_> {
         let part = self.parts[index];
-        // The cast loses nothing: the whole segment is mapped.
-        let base = self.segment.start().wrapping_add(part.start as usize);
+        // Relaxed: it was written before anybody had the window. The cast loses nothing: the whole segment is mapped.
+        let base = self.base.load(Ordering::Relaxed).wrapping_add(part.start as usize);
         Window { base, bytes: part.bytes, start: part.start, mapped: PhantomData }
     }
 
