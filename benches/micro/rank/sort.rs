@@ -78,7 +78,7 @@ fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure
             keys[iteration] = iteration as u32;
             keys[iteration + ITERATIONS] = bound - iteration as u32;
         }
-        mine = exchange(job, &keys, shift, &mut shares)?;
+        exchange(job, &keys, shift, (&mut shares, &mut mine))?;
         count_smaller(&mine, &mut ranks);
         std::hint::black_box(&ranks);
     }
@@ -92,8 +92,13 @@ fn sort(job: &Job<'_>, (name, keys_log, bound_log): Class) -> Result<(), Failure
     Ok(())
 }
 
-/// The keys of the buckets that are this rank's, from each rank. `shares` is room for those that go to each.
-fn exchange(job: &Job<'_>, keys: &[u32], shift: u32, shares: &mut [Vec<u32>]) -> Result<Vec<Vec<u32>>, Failure> {
+/// Fetches the keys of the buckets that are this rank's into `mine`, from each rank. `shares` is room for those that go to each.
+fn exchange(
+    job: &Job<'_>,
+    keys: &[u32],
+    shift: u32,
+    (shares, mine): (&mut [Vec<u32>], &mut Vec<Vec<u32>>),
+) -> Result<(), Failure> {
     let (world, size) = (job.world, job.world.size() as usize);
     let mut counts = vec![0_i64; 1 << BUCKETS_LOG];
     keys.iter().for_each(|key| counts[(key >> shift) as usize] += 1);
@@ -111,7 +116,7 @@ fn exchange(job: &Job<'_>, keys: &[u32], shift: u32, shares: &mut [Vec<u32>]) ->
         .collect();
     shares.iter_mut().for_each(Vec::clear);
     keys.iter().for_each(|key| shares[owners[(key >> shift) as usize]].push(*key));
-    Ok(world.alltoallv_collective(shares)?)
+    Ok(world.alltoallv_into_collective(shares, mine)?)
 }
 
 /// How many keys are smaller than each value.

@@ -141,4 +141,13 @@ impl<'a> Call<'a> {
             CollectiveError::NoRoom { rank, node, operation: self.operation(), bytes }
         })
     }
+
+    /// Makes a list as long as what a member says it has, in the memory that it has if that is enough.
+    pub(super) fn fit<T: Element>(&self, list: &mut Vec<T>, place: u32, count: u64) -> Result<(), CollectiveError> {
+        match usize::try_from(count) {
+            Ok(count) if count <= list.capacity() => list.resize_with(count, T::new_zeroed),
+            _ => *list = self.zeroed(place, count)?,
+        }
+        Ok(())
+    }
 }

@@ -108,12 +108,14 @@ impl Group {
         Ok(all)
     }
 
-    /// The members tell each other how much they have for each; little goes by messages all the same.
+    /// The members tell each other how much they have for each; little goes by messages all the same. `all` becomes what each has for this
+    /// one.
     pub(super) fn alltoallv_large<T: Element>(
         &self,
         signature: Signature,
         shares: &[&[u8]],
-    ) -> Result<Vec<Vec<T>>, CollectiveError> {
+        all: &mut Vec<Vec<T>>,
+    ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
         let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
         let lengths: Vec<u64> = shares.iter().map(|share| share.len() as u64).collect();
@@ -123,14 +125,18 @@ impl Group {
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| *most as usize);
         let Some(staged) = self.if_suited(staged, self.suits_stages(most)) else {
-            return Ok(call.alltoall(shares)?.iter().map(|body| from_bytes(body)).collect());
+            let bodies = call.alltoall(shares)?;
+            all.clear();
+            all.extend(bodies.iter().map(|body| from_bytes(body)));
+            return Ok(());
         };
         let for_me = (0..).zip(lengths.iter().skip(self.rank() as usize).step_by(shares.len()));
         let count = |length: u64| length / size_of::<T>() as u64;
-        let all = for_me.map(|(place, length)| call.zeroed(place, count(*length)));
-        let mut all = all.collect::<Result<Vec<Vec<T>>, _>>()?;
+        all.resize_with(shares.len(), Vec::new);
+        for (list, (place, length)) in all.iter_mut().zip(for_me) {
+            call.fit(list, place, count(*length))?;
+        }
         let mut places: Vec<&mut [u8]> = all.iter_mut().map(|piece| piece.as_mut_bytes()).collect();
-        call.alltoall_staged(staged, shares, &mut places, most)?;
-        Ok(all)
+        call.alltoall_staged(staged, shares, &mut places, most)
     }
 }

@@ -287,6 +287,33 @@ impl Group {
     /// # Errors
     /// [`CollectiveError::BadArgument`] if there is not one list a member; else as [`Group::sync_collective`].
     pub fn alltoallv_collective<T: Element>(&self, shares: &[Vec<T>]) -> Result<Vec<Vec<T>>, CollectiveError> {
+        let mut all = Vec::new();
+        self.alltoallv_into_collective(shares, &mut all)?;
+        Ok(all)
+    }
+
+    /// As [`Group::alltoallv_collective`], into lists of the caller, which keep their memory: a program that repeats it makes no new ones
+    /// each time. `all` becomes one list a member, as long as what comes from it. After an error its contents are unspecified.
+    ///
+    /// ```
+    /// let world = longarm::init()?;
+    /// let to_each: Vec<Vec<u32>> = (0..world.size()).map(|to| vec![world.rank(); to as usize]).collect();
+    /// let mut from_each = Vec::new();
+    /// for _ in 0..3 {
+    ///     world.alltoallv_into_collective(&to_each, &mut from_each)?;
+    ///     assert_eq!(from_each[0], vec![0; world.rank() as usize]);
+    /// }
+    /// # world.finalize()?;
+    /// # Ok::<(), longarm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Group::alltoallv_collective`].
+    pub fn alltoallv_into_collective<T: Element>(
+        &self,
+        shares: &[Vec<T>],
+        all: &mut Vec<Vec<T>>,
+    ) -> Result<(), CollectiveError> {
         if shares.len() != self.size() as usize {
             let (what, found) = ("number of shares", shares.len() as u64);
             return Err(CollectiveError::BadArgument { what, found, members: self.size() });
@@ -294,10 +321,12 @@ impl Group {
         let shares: Vec<&[u8]> = shares.iter().map(|share| share.as_bytes()).collect();
         let signature = Signature::of::<T>("alltoallv", 0, 0);
         if self.tells_lengths(shares.len()) {
-            return self.alltoallv_large(signature, &shares);
+            return self.alltoallv_large(signature, &shares, all);
         }
-        let all = self.run(signature, |call| call.alltoall(&shares))?;
-        Ok(all.iter().map(|body| from_bytes(body)).collect())
+        let bodies = self.run(signature, |call| call.alltoall(&shares))?;
+        all.clear();
+        all.extend(bodies.iter().map(|body| from_bytes(body)));
+        Ok(())
     }
 
     /// The elements of all members. `room` gives the memory for them, when all have agreed.

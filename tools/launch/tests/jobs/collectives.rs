@@ -89,6 +89,15 @@ fn check<T: Element>(group: &Group, count: usize) {
     for (from, part) in (0..).zip(&all) {
         assert_same(part, &share(from, me), format_args!("alltoallv from {from}"));
     }
+    // Lists that are too long, too short and too many are as long as what comes.
+    let mut lists = vec![vec![T::new_zeroed(); 5]; size as usize + 2];
+    for _ in 0..2 {
+        group.alltoallv_into_collective(&shares, &mut lists).expect("an alltoallv into lists");
+        assert_eq!(lists.len(), size as usize);
+        for (from, part) in (0..).zip(&lists) {
+            assert_same(part, &share(from, me), format_args!("alltoallv into a list from {from}"));
+        }
+    }
     let empty: Vec<T> = group.alltoall_collective(&[]).expect("an empty alltoall");
     assert!(empty.is_empty());
 }

@@ -73,10 +73,15 @@ fn check<T: Element>(group: &Group, tag: u64, count: usize) {
     assert_same(&room, &expected, format_args!("{}", what("alltoall into memory")));
     let count_of = |from: u32, to: u32| [count, 7, 0][(from as usize + 2 * to as usize) % 3];
     let shares: Vec<Vec<T>> = (0..size).map(|to| share(me, to)[..count_of(me, to)].to_vec()).collect();
-    let all = group.alltoallv_collective(&shares).expect("an alltoallv");
-    for (from, part) in (0..).zip(&all) {
-        let expected = share(from, me);
-        assert_same(part, &expected[..count_of(from, me)], format_args!("{} from {from}", what("alltoallv")));
+    let mut all = group.alltoallv_collective(&shares).expect("an alltoallv");
+    // Once more into the same lists, which were another member's before.
+    for form in ["alltoallv", "alltoallv into lists"] {
+        for (from, part) in (0..).zip(&all) {
+            let expected = share(from, me);
+            assert_same(part, &expected[..count_of(from, me)], format_args!("{} from {from}", what(form)));
+        }
+        all.rotate_left(1);
+        group.alltoallv_into_collective(&shares, &mut all).expect("an alltoallv into lists");
     }
 }
 
