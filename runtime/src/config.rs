@@ -86,7 +86,8 @@ pub enum ConfigError {
 longarm_client::debug_as_display!(ConfigError);
 
 /// More were not measured.
-const SERVER_THREADS_BY_ITSELF: u64 = 4;
+const SERVER_THREADS_DEFAULT_MAX: u64 = 4;
+
 const _: () = assert!(matches!(VARIABLES[INTERFACE].slot, Slot::Interface));
 
 #[doc(hidden)]
@@ -154,7 +155,7 @@ impl Config {
             return;
         }
         let free = processors.saturating_sub(ranks_on_machine) / nodes_on_machine.max(1);
-        self.server_threads = (1 + u64::from(free)).min(SERVER_THREADS_BY_ITSELF);
+        self.server_threads = (1 + u64::from(free)).min(SERVER_THREADS_DEFAULT_MAX);
         self.origins[SERVER_THREADS] = Origin::Measured;
     }
 

@@ -109,12 +109,6 @@ impl Connection {
         self.input.forget_drained();
     }
 
-    /// Its mail, for the end of the session.
-    pub(crate) fn take_mail(&mut self) -> Mail {
-        let source = self.mail.source();
-        std::mem::replace(&mut self.mail, Mail::new(source))
-    }
-
     /// Moves some of the mail that is held to the inboxes, and tells the peer that there is room for more. `None`: no cell is
     /// free. Else whether anything moved.
     pub(crate) fn deliver_mail(&mut self, node: &NodeSegment) -> Result<Option<bool>, Ended> {

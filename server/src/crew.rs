@@ -42,7 +42,7 @@ pub struct CrewOptions {
 
 impl CrewOptions {
     /// No threads.
-    pub fn none() -> CrewOptions {
+    pub(crate) fn none() -> CrewOptions {
         CrewOptions { threads: 0, spin: Duration::ZERO, prepare: Arc::new(|| ()) }
     }
 }
@@ -55,12 +55,14 @@ pub(crate) struct Task {
     pub shared: Arc<ServeState>,
 }
 
+/// What came of a task: of its connection's turn, or a panic.
+pub(crate) type Outcome = std::thread::Result<Result<Turn, Ended>>;
+
 /// One that was.
 pub(crate) struct Finished {
     pub number: usize,
     pub connection: Box<Connection>,
-    /// An error is a panic's.
-    pub turn: std::thread::Result<Result<Turn, Ended>>,
+    pub turn: Outcome,
 }
 
 impl Task {
@@ -103,7 +105,7 @@ pub(crate) struct Crew {
     /// Tasks that were lent out and have not come back.
     out: usize,
     /// Looks for what is finished that were in vain.
-    looks: u32,
+    vain_looks: u32,
     /// Connections that the crew has turned so far.
     turned: u64,
 }
@@ -120,20 +122,21 @@ impl Crew {
             over: AtomicBool::new(false),
         };
         let pid = std::process::id();
-        Crew { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, looks: 0, turned: 0 }
+        Crew { options, common: Arc::new(common), threads: Vec::new(), pid, out: 0, vain_looks: 0, turned: 0 }
     }
 
     /// Whether there can be a thread in it.
-    pub(crate) fn exists(&self) -> bool {
+    pub(crate) fn may_have_threads(&self) -> bool {
         self.options.threads > 0
     }
 
-    pub(crate) fn turned(&self) -> u64 {
+    /// Connections that its threads have turned so far.
+    pub(crate) fn looks(&self) -> u64 {
         self.turned
     }
 
     /// Whether every task that was lent out has come back.
-    pub(crate) fn has_none(&self) -> bool {
+    pub(crate) fn all_are_back(&self) -> bool {
         self.out == 0
     }
 
@@ -161,7 +164,7 @@ impl Crew {
         self.turned += (all - mine) as u64;
         self.out -= all;
         if all == 0 {
-            pause(&mut self.looks);
+            pause(&mut self.vain_looks);
         }
     }
 
@@ -170,7 +173,7 @@ impl Crew {
             let (common, options) = (Arc::clone(&self.common), self.options.clone());
             let body = move || {
                 (options.prepare)();
-                common.work(options.spin);
+                common.run(options.spin);
             };
             match std::thread::Builder::new().name("longarm-crew".into()).spawn(body) {
                 Ok(thread) => self.threads.push(thread),
@@ -182,8 +185,8 @@ impl Crew {
         }
     }
 
-    /// Lends tasks out: until [`Crew::has_none`], [`Crew::work`] is to be called.
-    pub(crate) fn lend_out(&mut self, tasks: Vec<Task>) {
+    /// Lends tasks out: until [`Crew::all_are_back`], [`Crew::work`] is to be called.
+    pub(crate) fn add(&mut self, tasks: Vec<Task>) {
         self.start();
         self.out += tasks.len();
         let mut queue = self.common.tasks.lock();
@@ -228,7 +231,7 @@ impl Common {
     }
 
     /// The body of a thread.
-    fn work(&self, spin: Duration) {
+    fn run(&self, spin: Duration) {
         let mut looks: u32 = 0;
         let mut idle_since = Instant::now();
         loop {

@@ -5,7 +5,7 @@ const WINDOW_MS: u64 = 8;
 /// So many of them in that time are a crowd; half as many are one still.
 const CROWD: usize = 16;
 /// Those beyond so many of a turn count: one thread serves two as quickly as several would.
-const NO_CROWD: usize = 2;
+const UNCOUNTED_PER_TURN: usize = 2;
 /// As many of one turn count: a single burst, of a collective say, is no crowd.
 const COUNTED_PER_TURN_MAX: usize = 8;
 
@@ -28,7 +28,7 @@ impl Crowding {
             self.moved = 0;
             self.window_ends_ms = now_ms + WINDOW_MS;
         }
-        self.moved += moved.saturating_sub(NO_CROWD).min(COUNTED_PER_TURN_MAX);
+        self.moved += moved.saturating_sub(UNCOUNTED_PER_TURN).min(COUNTED_PER_TURN_MAX);
     }
 
     pub(crate) fn is_crowd(&self, now_ms: u64) -> bool {

@@ -1,11 +1,13 @@
 //! The body of the server's loop: every connection of the node, a bounded amount of work a turn.
 //!
 //! The thread that holds the engine drives it: the server's own thread, or a thread of the same process that waits in a
-//! call (see [`crate::Server`]). The engine never sleeps and never blocks.
+//! call (see [`crate::Server`]). The engine never sleeps. It waits for one thing only: what its crew has
+//! begun to turn (`crew.rs`).
 
 mod arrivals;
 mod deaths;
 mod listening;
+mod recent;
 mod sessions;
 mod together;
 
@@ -27,7 +29,7 @@ use crate::connection::{Connection, Ended, Turn};
 use crate::crew::{Crew, CrewOptions};
 use crate::crowding::Crowding;
 use crate::door::DoorListener;
-use crate::lent::Lent;
+use crate::lendable::Lendable;
 use crate::mail::Mail;
 use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
@@ -137,7 +139,7 @@ const ACCEPTS_PER_TURN: usize = 64;
 const LOOK_EVERYWHERE_TURNS: u32 = 32;
 
 struct Peer {
-    connection: Lent<Connection>,
+    connection: Lendable<Connection>,
     interest: Interest,
     /// Its mail waits for free cells, which no descriptor announces.
     holds_mail: bool,
@@ -149,7 +151,7 @@ struct Peer {
 
 /// See the module.
 pub struct Engine {
-    shared: Lent<ServeState>,
+    shared: Lendable<ServeState>,
     crew: Crew,
     crowding: Crowding,
     poller: Arc<Poller>,
@@ -215,7 +217,7 @@ impl Engine {
             .map_err(|errno| EngineError::Door { name: options.door.clone(), errno })?;
         let poller = Arc::new(Poller::new()?);
         poller.add(door.descriptor(), DOOR, Interest::READABLE)?;
-        let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
+        let listener_all_are_back = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
         let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks_here().zip(0..).collect();
         let admission =
@@ -233,7 +235,7 @@ impl Engine {
         Ok(Engine {
             crew: Crew::new(CrewOptions::none()),
             crowding: Crowding::default(),
-            shared: Lent::new(ServeState {
+            shared: Lendable::new(ServeState {
                 windows,
                 node: options.segment,
                 local_of_rank,
@@ -264,7 +266,7 @@ impl Engine {
             node_of_rank: options.node_of_rank,
             refusals: Refusals::default(),
             sent_large: false,
-            unannounced: listener_has_none,
+            unannounced: listener_all_are_back,
             look_after_ms: 0,
             door_rests: false,
             session_keep_ms: options.session_keep_ms,
@@ -317,7 +319,7 @@ impl Engine {
             windows: self.shared.windows.len(),
             waiters: self.shared.mutexes.lock().waiters(),
             looks: self.looks,
-            looks_of_crew: self.crew.turned(),
+            looks_of_crew: self.crew.looks(),
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
             mail_bytes_held: mails.map(Mail::held_bytes).sum(),
@@ -350,7 +352,7 @@ impl Engine {
         match look {
             Look::Everywhere => progress |= self.turn_ready(now_ms),
             Look::These(ready) => progress |= self.turn_those(now_ms, ready),
-            Look::Recent => progress |= self.turn_recents(now_ms),
+            Look::Recent => progress |= self.turn_recent(now_ms),
         }
         progress |= self.turn_unannounced(now_ms);
         if self.shared.mail_waits {
@@ -405,7 +407,7 @@ impl Engine {
     fn turn_those(&mut self, now_ms: u64, ready: &[Ready]) -> bool {
         let mut progress = false;
         let recent = std::mem::take(&mut self.recent);
-        let together = self.turns_together();
+        let together = self.wants_crew();
         let (mut connections, mut moved) = (Vec::new(), 0);
         for event in ready {
             let number = (event.token & NUMBER_MASK) as usize;
@@ -420,7 +422,7 @@ impl Engine {
                     false
                 }
                 CONNECTION => {
-                    let has_moved = self.turn_recent(number);
+                    let has_moved = self.turn_and_remember(number);
                     moved += usize::from(has_moved);
                     has_moved
                 }

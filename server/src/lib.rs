@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - [`Engine`] is the loop's body: it owns every connection and does a bounded amount of work a turn.
+//! - The crew (`crew.rs`) turns some of the connections while a turn lasts, where many ranks use the node at once.
 //! - [`Server`] runs the engine on a thread that sleeps when there is nothing to do, and lends it to a thread of
 //!   the same process that waits in a call.
 //! - [`door`] hands the memfds of this node to its ranks.
@@ -21,7 +22,7 @@ mod crowding;
 pub mod door;
 mod engine;
 mod inherit;
-mod lent;
+mod lendable;
 mod mail;
 mod mutex_waiters;
 mod replies;

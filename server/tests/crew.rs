@@ -29,7 +29,7 @@ const GUARDED: u64 = 128;
 /// All accumulate onto these bytes, which lie in two blocks of 16 KiB.
 const SUMS: Run = Run { offset: (16 << 10) - 512, bytes: 1024 };
 const PEERS: usize = 6;
-/// At least.
+/// Rounds, at least.
 const ROUNDS: u64 = 200;
 /// In as many the crew does something: one that sleeps for good has looked in the first few only.
 const ROUNDS_OF_CREW: u64 = 20;
@@ -315,7 +315,7 @@ fn a_crew_that_sleeps_between_turns_is_woken() {
     all_at_once(Duration::ZERO);
 }
 
-/// One leaves, one breaks the protocol and one hangs up, each in a turn in which all others are served.
+/// One leaves, one breaks the protocol and one hangs up, while all others are served.
 #[test]
 fn those_who_go_while_others_are_served_take_nobody_with_them() {
     let mut node = Node::with_crew(2, Duration::from_millis(1));

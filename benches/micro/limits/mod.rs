@@ -2,14 +2,14 @@
 //!
 //! They are what a careful program reaches, not laws of nature: longarm may beat one of them.
 
-mod crowd;
 mod memory;
+mod plain_server;
 pub(crate) mod server;
 mod socket;
 mod wire;
 
-pub(crate) use crowd::Crowd;
 pub(crate) use memory::measure as measure_memory;
+pub(crate) use plain_server::PlainServer;
 pub(crate) use socket::{Client, measure as measure_sockets};
 pub(crate) use wire::Ask;
 

@@ -9,7 +9,7 @@ use memmap2::MmapMut;
 
 use super::Job;
 use crate::Failure;
-use crate::micro::limits::{Ask, Client, Crowd, Waiting};
+use crate::micro::limits::{Ask, Client, PlainServer, Waiting};
 use crate::micro::sample::Sample;
 use crate::micro::{buffer, processors};
 
@@ -35,29 +35,29 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
     let window = world.allocate_collective::<u8>(world.size() as usize * PART_BYTES)?;
     let mutexes = world.mutexes_collective(1)?;
     let near = buffer::private(PART_BYTES)?;
-    let mut crowd = Crowding { job, window, mutexes, near, pattern: "next", target: 0, works: true };
-    crowd.target = (world.rank() + 1) % world.size();
+    let mut many = Many { job, window, mutexes, near, pattern: "next", target: 0, works: true };
+    many.target = (world.rank() + 1) % world.size();
     if world.node_count() == 1 {
-        crowd.transfers()?;
+        many.transfers()?;
     }
     // Those of its own node do not need its server.
     let one = job.arguments.target;
-    crowd.pattern = "one";
-    crowd.target = one;
-    crowd.works = world.rank() != one && (world.node_count() == 1 || world.node_of(one) != Some(world.node()));
-    crowd.transfers()?;
-    crowd.contended()?;
+    many.pattern = "one";
+    many.target = one;
+    many.works = world.rank() != one && (world.node_count() == 1 || world.node_of(one) != Some(world.node()));
+    many.transfers()?;
+    many.contended()?;
     if job.arguments.transport == "tcp" {
         for threads in PLAIN_SERVERS {
-            crowd.plain(threads)?;
+            many.plain(threads)?;
         }
     }
-    crowd.mutexes.free_collective()?;
-    crowd.window.free_collective()?;
+    many.mutexes.free_collective()?;
+    many.window.free_collective()?;
     Ok(())
 }
 
-struct Crowding<'a> {
+struct Many<'a> {
     job: &'a Job<'a>,
     window: Window<u8>,
     mutexes: Mutexes,
@@ -70,7 +70,7 @@ struct Crowding<'a> {
     works: bool,
 }
 
-impl Crowding<'_> {
+impl Many<'_> {
     /// What does not collide: every rank has a part of its own.
     fn transfers(&self) -> Result<(), Failure> {
         let (world, window, target) = (self.job.world, &self.window, self.target);
@@ -136,10 +136,10 @@ impl Crowding<'_> {
         let mut told = [u64::from(self.works)];
         world.allreduce_collective(longarm::Reduction::Sum, &mut told)?;
         let clients = told[0] as usize;
-        let crowd = is_one.then(Crowd::new).transpose()?;
-        let mut port = [crowd.as_ref().map_or(Ok(0), Crowd::port)?];
+        let plain = is_one.then(PlainServer::new).transpose()?;
+        let mut port = [plain.as_ref().map_or(Ok(0), PlainServer::port)?];
         world.broadcast_collective(one, &mut port)?;
-        let server = crowd.map(|crowd| std::thread::spawn(move || crowd.serve(clients, threads)));
+        let server = plain.map(|plain| std::thread::spawn(move || plain.serve(clients, threads)));
         let waiting =
             if (world.size() as usize) < processors::allowed()?.len() { Waiting::Spin } else { Waiting::Block };
         let mut client = self.works.then(|| Client::connect(port[0], waiting)).transpose()?;

@@ -205,7 +205,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     Ok((Node { segment, doorway, hosted }, card))
 }
 
-/// The threads that help whoever drives the engine.
+/// The threads beside the one that drives the engine.
 fn crew(options: &NodeOptions<'_>) -> CrewOptions {
     let config = options.config;
     let processors = options.processors.to_vec();

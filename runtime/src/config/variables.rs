@@ -41,9 +41,9 @@ pub(super) const INTERFACE: usize = 0;
 /// Largest and smallest values that fit together: a ring takes at least two eager payloads.
 const EAGER_BYTES_MAX: u64 = 16 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
-/// All of them wait for the one that drives the engine.
-const SERVER_THREADS_MAX: u64 = 64;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
+/// More would find nothing to do: one thread lends all connections out.
+const SERVER_THREADS_MAX: u64 = 64;
 pub(super) const SPIN: usize = 16;
 pub(super) const SERVER_THREADS: usize = 17;
 pub(super) const NONTEMPORAL: usize = 18;
@@ -183,7 +183,7 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_SERVER_THREADS",
         unit: "threads",
-        meaning: "that serve other nodes at once, where many ask; by default up to 4 where ranks leave processors free",
+        meaning: "how many threads serve other nodes where many ask at once; 1: the server's alone; by default up to 4 where ranks leave processors free",
         slot: Slot::Number { field: |config| &mut config.server_threads, min: 1, max: SERVER_THREADS_MAX },
     },
     Variable {

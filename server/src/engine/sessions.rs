@@ -17,7 +17,7 @@ use longarm_proto::{Identity, MAIL_CREDIT_BYTES, Mutation, Rank, Reception, SESS
 
 use super::{CONNECTION, Engine, Interest, Peer};
 use crate::connection::{Connection, Ended};
-use crate::lent::Lent;
+use crate::lendable::Lendable;
 use crate::mail::Mail;
 
 impl Engine {
@@ -73,10 +73,10 @@ impl Engine {
 
     /// A session ends.
     pub(super) fn forget(&mut self, number: usize) {
-        let mut peer = self.peers.remove(number);
+        let peer = self.peers.remove(number);
         self.over.insert(peer.connection.peer.rank, peer.session.0);
         self.holding.retain(|holding| *holding != number);
-        self.keep_mail(peer.connection.take_mail());
+        self.keep_mail(peer.connection.into_inner().mail);
         self.lost.retain(|lost| *lost != number);
         self.shared.mutexes.get_mut().forget_connection(number);
     }
@@ -137,7 +137,7 @@ impl Engine {
             let holds_mail = before.is_some();
             before.into_iter().for_each(|mail| connection.mail.inherit(mail));
             let peer = Peer {
-                connection: Lent::new(connection),
+                connection: Lendable::new(connection),
                 interest: Interest::default(),
                 holds_mail,
                 session: (session.number, session.attempt),

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use longarm_netmod::{Interest, Ready};
 
-use super::{CONNECTION, Engine, NUMBER_MASK, RECENT_MAX};
-use crate::connection::{Ended, Turn};
-use crate::crew::{Crew, CrewOptions, Finished, Task};
-use crate::lent::Lent;
+use super::{CONNECTION, Engine, NUMBER_MASK};
+use crate::crew::{Crew, CrewOptions, Finished, Outcome, Task};
+use crate::lendable::Lendable;
 use crate::serve::state::ServeState;
 
-/// A turn takes up no more connections when so many were turned, and so many times as many as it began with: what else there is to
-/// do waits meanwhile, and whoever drives the engine may have affairs of its own.
-const TURNED_MIN: usize = 32;
-const ROUNDS_MIN: usize = 4;
+/// A turn lends out no more connections when so many are back, or so many times as many as it began with, whichever is more: what else
+/// there is to do waits meanwhile, and whoever drives the engine may have affairs of its own.
+const TURNED_MAX: usize = 32;
+const TURNED_MAX_PER_FIRST: usize = 4;
 
 impl Engine {
-    /// From now on these threads may turn some of the connections of a turn, where many move in the same turns for a while.
+    /// From now on these threads may turn some of the connections of a turn, where many move in the same turns for a while. An engine without
+    /// them is whole: simulators and most tests have one.
     pub fn employ(&mut self, options: CrewOptions) {
         self.crew = Crew::new(options);
     }
@@ -28,8 +28,8 @@ impl Engine {
     }
 
     /// Whether connections are turned together now.
-    pub(super) fn turns_together(&self) -> bool {
-        self.crew.exists() && self.crowding.is_crowd(self.now_ms)
+    pub(super) fn wants_crew(&self) -> bool {
+        self.crew.may_have_threads() && self.crowding.is_crowd(self.now_ms)
     }
 
     /// Turns these connections, and gives how many moved.
@@ -37,29 +37,11 @@ impl Engine {
         let (together, alone): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| self.may_be_lent(**number));
         let mut moved = 0;
         if together.len() > 1 {
-            moved += self.lend_out(together);
+            moved += self.turn_with_crew(together);
         } else {
-            moved += together.into_iter().filter(|number| self.turn_recent(*number)).count();
+            moved += together.into_iter().filter(|number| self.turn_and_remember(*number)).count();
         }
-        moved + alone.into_iter().filter(|number| self.turn_recent(*number)).count()
-    }
-
-    /// Turns those that were busy last.
-    pub(super) fn turn_recents(&mut self, now_ms: u64) -> bool {
-        let moved = if self.recent.len() > 1 && self.turns_together() {
-            let recent = self.recent.clone();
-            self.turn_together(&recent)
-        } else {
-            // A turn may end one, which leaves the list.
-            let (mut index, mut moved) = (0, 0);
-            while index < self.recent.len() {
-                moved += usize::from(self.turn_peer(self.recent[index]));
-                index += 1;
-            }
-            moved
-        };
-        self.crowding.note(now_ms, moved);
-        moved > 0
+        moved + alone.into_iter().filter(|number| self.turn_and_remember(*number)).count()
     }
 
     fn may_be_lent(&self, number: usize) -> bool {
@@ -68,14 +50,14 @@ impl Engine {
     }
 
     /// Turns these and what becomes ready meanwhile. A turn has an end all the same.
-    fn lend_out(&mut self, numbers: Vec<usize>) -> usize {
-        let shared = Arc::new(*self.shared.lend().expect("it is lent out within a turn only"));
-        let turned_max = TURNED_MIN.max(ROUNDS_MIN * numbers.len());
+    fn turn_with_crew(&mut self, numbers: Vec<usize>) -> usize {
+        let shared = Arc::new(*self.shared.take().expect("it is lent out within a turn only"));
+        let turned_max = TURNED_MAX.max(TURNED_MAX_PER_FIRST * numbers.len());
         let mut outcomes = Vec::new();
         let (mut finished, mut ready) = (Vec::new(), Vec::new());
-        self.lend(numbers, &shared);
+        self.lend_to_crew(numbers, &shared);
         let mut looks_for_more = true;
-        while !self.crew.has_none() {
+        while !self.crew.all_are_back() {
             self.crew.work(&mut finished);
             for Finished { number, connection, turn } in finished.drain(..) {
                 self.peers[number].connection.give_back(connection);
@@ -86,40 +68,41 @@ impl Engine {
             looks_for_more &= outcomes.len() < turned_max;
             if looks_for_more && self.crew.wants_more() {
                 looks_for_more = self.poller.wait(&mut ready, Some(Duration::ZERO)).is_ok();
-                let numbers = ready.iter().filter_map(|event| self.lendable(event)).collect();
+                let numbers = ready.iter().filter_map(|event| self.number_to_lend(event)).collect();
                 // What is not a connection's comes in the next turn.
                 self.looks_everywhere = ready.iter().any(|event| event.token & !NUMBER_MASK != CONNECTION);
                 looks_for_more &= !self.looks_everywhere;
-                self.lend(numbers, &shared);
+                self.lend_to_crew(numbers, &shared);
             }
         }
         let shared = Arc::into_inner(shared).expect("a task lets go of it before it is finished");
-        self.shared = Lent::new(shared);
+        self.shared = Lendable::new(shared);
         self.follow_all(outcomes)
     }
 
     /// The connection that an event is of, if it may be lent out and is not.
-    fn lendable(&self, event: &Ready) -> Option<usize> {
+    fn number_to_lend(&self, event: &Ready) -> Option<usize> {
         let number = (event.token & NUMBER_MASK) as usize;
         let is_connection = event.token & !NUMBER_MASK == CONNECTION;
         let peer = self.peers.get(number).filter(|peer| is_connection && !peer.connection.is_lent_out())?;
+        // Of one without interest only its end is announced: see `turn_those`.
         let may = peer.interest != Interest::default() && peer.connection.wants_input() && self.may_be_lent(number);
         may.then_some(number)
     }
 
-    fn lend(&mut self, numbers: Vec<usize>, shared: &Arc<ServeState>) {
-        let lend = |number| {
-            let connection = self.peers.get_mut(number)?.connection.lend()?;
+    fn lend_to_crew(&mut self, numbers: Vec<usize>, shared: &Arc<ServeState>) {
+        let task = |number| {
+            let connection = self.peers.get_mut(number)?.connection.take()?;
             Some(Task { number, connection, shared: Arc::clone(shared) })
         };
-        let tasks: Vec<Task> = numbers.into_iter().filter_map(lend).collect();
+        let tasks: Vec<Task> = numbers.into_iter().filter_map(task).collect();
         if !tasks.is_empty() {
             self.looks += tasks.len() as u64;
-            self.crew.lend_out(tasks);
+            self.crew.add(tasks);
         }
     }
 
-    fn follow_all(&mut self, outcomes: Vec<(usize, std::thread::Result<Result<Turn, Ended>>)>) -> usize {
+    fn follow_all(&mut self, outcomes: Vec<(usize, Outcome)>) -> usize {
         let (mut moved, mut panicked) = (Vec::new(), None);
         for (number, turn) in outcomes {
             let has_moved = match turn {
@@ -130,7 +113,7 @@ impl Engine {
                 }
             };
             if has_moved {
-                self.note_recent(number);
+                self.remember(number);
                 moved.push(number);
             }
         }
@@ -140,20 +123,5 @@ impl Engine {
         moved.sort_unstable();
         moved.dedup();
         moved.len()
-    }
-
-    /// As [`Engine::turn_peer`], of one that is ready.
-    pub(super) fn turn_recent(&mut self, number: usize) -> bool {
-        let moved = self.turn_peer(number);
-        if moved {
-            self.note_recent(number);
-        }
-        moved
-    }
-
-    fn note_recent(&mut self, number: usize) {
-        if self.recent.len() <= RECENT_MAX && !self.recent.contains(&number) {
-            self.recent.push(number);
-        }
     }
 }

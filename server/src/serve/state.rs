@@ -18,7 +18,7 @@ pub(crate) struct ServeState {
     pub(crate) mutexes: Mutex<MutexWaiters>,
     /// Held by whoever fills one of the server's cells, of which one thread at a time may take.
     pub(crate) cells: Mutex<()>,
-    /// Somebody's mail waited for free cells when the turn began: that of others goes behind it.
+    /// Somebody's mail waits for free cells: that of others goes behind it. It stays as it is while connections are lent out.
     pub(crate) mail_waits: bool,
     /// The rank whose process this is: it holds the stripe locks that the server takes.
     pub(crate) host: Rank,

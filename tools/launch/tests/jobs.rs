@@ -92,7 +92,7 @@ const MUCH: &[Layout] = &[
 /// Many more ranks than processors, on many nodes.
 const CROWD: &[Layout] = &[Layout::new(96, 12)];
 /// Several ranks of other nodes use the server of rank 0.
-const ONE_OF_MANY: &[Layout] = &[Layout::new(6, 6), Layout::new(16, 4)];
+const ONE_SERVER: &[Layout] = &[Layout::new(6, 6), Layout::new(16, 4)];
 /// One node that has few ranks, or many.
 const ONE_NODE: &[Layout] = &[Layout::new(2, 1), Layout::new(16, 1)];
 /// Two ranks of one node.
@@ -267,11 +267,11 @@ fn all_jobs() -> Vec<Job> {
         job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
         Job {
             variables: &[("LONGARM_SERVER_THREADS", "3")],
-            ..job("a_server_that_many_use_at_once_has_a_crew", crowd::one_server, ONE_OF_MANY)
+            ..job("a_server_that_many_use_at_once_has_a_crew", crowd::one_server, ONE_SERVER)
         },
         Job {
             variables: &[("LONGARM_SERVER_THREADS", "3"), ("LONGARM_SPIN_US", "50"), ("LONGARM_ENCRYPT", "yes")],
-            ..job("a_crew_that_looks_before_it_sleeps_serves_encrypted_connections", crowd::one_server, ONE_OF_MANY)
+            ..job("a_crew_that_looks_before_it_sleeps_serves_encrypted_connections", crowd::one_server, ONE_SERVER)
         },
     ]
 }

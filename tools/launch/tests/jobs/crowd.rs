@@ -1,4 +1,4 @@
-//! Every rank calls the servers of all nodes at once, as soon as the job has begun.
+//! Many ranks at once: all call the servers of all nodes as soon as the job has begun, or all use one server.
 
 use longarm::{Reduction, Update, World};
 
@@ -25,30 +25,31 @@ pub fn calls(world: &World) {
 /// All ranks use the memory of rank 0 at once, until its server has a crew; which is gone with the world.
 pub fn one_server(world: &World) {
     const WORDS: usize = 3000;
+    const STEPS: u64 = 20;
     let (me, size) = (u64::from(world.rank()), u64::from(world.size()));
     let mine = 1 + world.rank() as usize * WORDS..1 + (world.rank() as usize + 1) * WORDS;
     let window = world.allocate_collective::<u64>(1 + size as usize * WORDS).expect("a window");
     let sums = world.allocate_collective::<u64>(WORDS).expect("a window");
     let (mut rounds, mut with_crew) = (0, 0);
     while with_crew < 10 {
-        for turn in 0..20 {
-            let value = rounds * 100 + turn;
+        for step in 0..STEPS {
+            let value = rounds * STEPS + step;
             window.put(0, mine.start, &[value + me; WORDS]).expect("a put");
             sums.accumulate(0, 0, Update::Sum, &[1; WORDS]).expect("a sum");
             let old = window.fetch_add(0, 0, 1).expect("an update");
-            assert!(old < (rounds + 1) * 20 * size, "no more than were made");
+            assert!(old < (rounds + 1) * STEPS * size, "no more than were made");
             assert_eq!(window.get_vec(0, mine.clone()).expect("a get"), [value + me; WORDS], "what was put before");
         }
         rounds += 1;
         let mut found = [u64::from(has_crew())];
-        world.allreduce_collective(Reduction::Max, &mut found).expect("a sum");
+        world.allreduce_collective(Reduction::Max, &mut found).expect("a maximum");
         with_crew += found[0];
     }
     world.quiet().expect("quiet");
     barrier(world);
     if me == 0 {
-        assert_eq!(window.get_one(0, 0).expect("own memory"), rounds * 20 * size);
-        assert_eq!(sums.get_vec(0, 0..WORDS).expect("own memory"), [rounds * 20 * size; WORDS]);
+        assert_eq!(window.get_one(0, 0).expect("own memory"), rounds * STEPS * size);
+        assert_eq!(sums.get_vec(0, 0..WORDS).expect("own memory"), [rounds * STEPS * size; WORDS]);
     }
     barrier(world);
 }
@@ -60,7 +61,7 @@ fn has_crew() -> bool {
     names.into_iter().any(|name| name.trim() == "longarm-crew")
 }
 
-/// A thread may be seen for a moment after it was joined.
+/// Its threads may be seen for a moment after they were joined. A crew that outlives its world hangs the job.
 pub fn wait_for_the_end_of_the_crew() {
     while has_crew() {
         std::thread::yield_now();

@@ -15,13 +15,13 @@ use crate::micro::buffer;
 const EVENTS: usize = 64;
 
 /// A server that no client has reached yet.
-pub(crate) struct Crowd {
+pub(crate) struct PlainServer {
     listener: TcpListener,
 }
 
-impl Crowd {
-    pub(crate) fn new() -> Result<Crowd, Failure> {
-        Ok(Crowd { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))? })
+impl PlainServer {
+    pub(crate) fn new() -> Result<PlainServer, Failure> {
+        Ok(PlainServer { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))? })
     }
 
     pub(crate) fn port(&self) -> Result<u16, Failure> {
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn every_client_is_answered_and_the_server_ends_when_all_are_gone() {
-        let crowd = Crowd::new().unwrap();
-        let port = crowd.port().unwrap();
+        let plain = PlainServer::new().unwrap();
+        let port = plain.port().unwrap();
         std::thread::scope(|scope| {
-            let server = scope.spawn(|| crowd.serve(3, 2).map_err(|failure| failure.to_string()));
+            let server = scope.spawn(|| plain.serve(3, 2).map_err(|failure| failure.to_string()));
             for _ in 0..3 {
                 scope.spawn(|| {
                     let mut client = Client::connect(port, Waiting::Block).unwrap();

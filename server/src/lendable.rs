@@ -1,20 +1,24 @@
-//! A value that its owner gives away for a while.
+//! A value that its owner has, and may give away for a while.
 
 use std::ops::{Deref, DerefMut};
 
 /// The owner has it, except while it is lent out. Whoever lends it out sees to it that it is back before it is used.
-pub(crate) struct Lent<T>(Option<Box<T>>);
+pub(crate) struct Lendable<T>(Option<Box<T>>);
 
 const LENT_OUT: &str = "what is lent out within a turn is back before the turn goes on";
 
-impl<T> Lent<T> {
-    pub(crate) fn new(value: T) -> Lent<T> {
-        Lent(Some(Box::new(value)))
+impl<T> Lendable<T> {
+    pub(crate) fn new(value: T) -> Lendable<T> {
+        Lendable(Some(Box::new(value)))
     }
 
     /// Gives it away. `None`: it is lent out already.
-    pub(crate) fn lend(&mut self) -> Option<Box<T>> {
+    pub(crate) fn take(&mut self) -> Option<Box<T>> {
         self.0.take()
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        *self.0.expect(LENT_OUT)
     }
 
     pub(crate) fn is_lent_out(&self) -> bool {
@@ -26,7 +30,7 @@ impl<T> Lent<T> {
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T> Deref for Lendable<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -34,7 +38,7 @@ impl<T> Deref for Lent<T> {
     }
 }
 
-impl<T> DerefMut for Lent<T> {
+impl<T> DerefMut for Lendable<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_deref_mut().expect(LENT_OUT)
     }
