@@ -287,3 +287,90 @@ fn pause(looks: &mut u32) {
         std::hint::spin_loop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::os::fd::BorrowedFd;
+
+    use longarm_memory::{Region, RegionMut};
+    use longarm_netmod::flow::Costs;
+    use longarm_netmod::{Link, LinkError};
+    use longarm_proto::{Identity, JobId, NodeId, Rank};
+    use longarm_shm::NodeSegment;
+
+    use super::*;
+    use crate::mutex_waiters::MutexWaiters;
+    use crate::table::Windows;
+
+    /// From which nothing comes, or a panic.
+    struct MockLink {
+        panics: bool,
+    }
+
+    impl Link for MockLink {
+        fn send(&mut self, _: &[Region<'_>]) -> Result<usize, LinkError> {
+            Ok(0)
+        }
+
+        fn receive(&mut self, _: &[RegionMut<'_>]) -> Result<usize, LinkError> {
+            assert!(!self.panics, "this link panics");
+            Err(LinkError::Closed)
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn peer_name(&self) -> &str {
+            "a mock"
+        }
+    }
+
+    fn state(job: JobId) -> ServeState {
+        ServeState {
+            windows: Windows::of_job(job),
+            node: Arc::new(NodeSegment::create(job, 2, 1).unwrap()),
+            local_of_rank: HashMap::new(),
+            mutexes: Mutex::new(MutexWaiters::default()),
+            cells: Mutex::new(()),
+            mail_waits: false,
+            host: Rank(0),
+        }
+    }
+
+    #[test]
+    fn everything_comes_back_whatever_becomes_of_it_and_the_threads_end() {
+        let job = JobId(u64::from(std::process::id()) << 32 | 0x6372);
+        let mut shared = state(job);
+        let mut crew = Crew::new(CrewOptions { threads: 2, spin: Duration::ZERO, ..CrewOptions::none() });
+        // Again: with threads that sleep.
+        for round in 0..20 {
+            let lent = Arc::new(shared);
+            let task = |number: usize| {
+                let peer = Identity { job, rank: Rank(number as u32), node: NodeId(1) };
+                let mut connection = Box::new(Connection::new(peer, Costs::TYPICAL));
+                connection.attach(Box::new(MockLink { panics: (number, round) == (1, 10) }));
+                Task { number, connection, shared: Arc::clone(&lent) }
+            };
+            crew.add((0..4).map(task).collect());
+            let mut finished = Vec::new();
+            while !crew.all_are_back() {
+                crew.work(&mut finished);
+            }
+            finished.sort_by_key(|finished| finished.number);
+            let outcomes: Vec<&str> = finished
+                .iter()
+                .map(|finished| match &finished.turn {
+                    Ok(Err(Ended::Link(LinkError::Closed))) => "closed",
+                    Ok(_) => "something else",
+                    Err(_) => "panic",
+                })
+                .collect();
+            let second = if round == 10 { "panic" } else { "closed" };
+            assert_eq!(outcomes, ["closed", second, "closed", "closed"]);
+            shared = Arc::into_inner(lent).expect("nobody has it any more");
+        }
+        crew.end();
+    }
+}
