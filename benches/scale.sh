@@ -36,10 +36,5 @@ for shape in 2:1 4:2 8:4 16:4 64:8 128:8 256:16; do
     longarm run -n "$ranks" --nodes "$nodes" -- longarm-scale measure >>"$lines"
     longarm-scale simulate --on shared --processors "$(nproc)" --ranks "$ranks" --per-node "$((ranks / nodes))" >>"$lines"
 done
-for ranks in 2 4 8 20 40 100 200 500 1000 2000 5000 10000; do
-    if [ "$ranks" -le "$most" ]; then
-        echo "scale: $ranks simulated ranks with a processor each, 20 on a node" >&2
-        longarm-scale simulate --ranks "$ranks" >>"$lines"
-    fi
-done
+longarm-scale simulate --most "$most" >>"$lines"
 longarm perf draw "$lines" --plot "$folder"

@@ -261,18 +261,25 @@ impl Client {
         host: Rank,
         number: u64,
     ) -> Result<(), MutexError> {
-        // The guard of a caller that kept none does not know where the word is.
-        let taken_here = taken.word.filter(|_| !self.local.failures.is_dead(host) && !home.window.is_freed());
-        if let Some(word) = taken_here.or_else(|| self.word_here(home, host, number))
-            && word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok()
-        {
+        if self.unlock_taken_at_once(home, taken, host, number) {
             return Ok(());
         }
         self.unlock_taken_long(home, host, number)
     }
 
+    /// Gives a mutex back that this rank holds, if it is mapped here, nobody waits for it and nothing is wrong. False: nothing was done,
+    /// and [`Client::unlock_taken_long`] finds out what there is to do.
+    #[inline(always)]
+    pub fn unlock_taken_at_once<'a>(&self, home: &'a MutexHome, taken: Taken<'a>, host: Rank, number: u64) -> bool {
+        // The guard of a caller that kept none does not know where the word is.
+        let taken_here = taken.word.filter(|_| !self.local.failures.is_dead(host) && !home.window.is_freed());
+        let word = taken_here.or_else(|| self.word_here(home, host, number));
+        word.is_some_and(|word| word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok())
+    }
+
+    /// [`Client::unlock_taken`], through every check.
     #[inline(never)]
-    fn unlock_taken_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
+    pub fn unlock_taken_long(&self, home: &MutexHome, host: Rank, number: u64) -> Result<(), MutexError> {
         let (aim, offset) = home.word(Operation::Unlock, host, number)?;
         // On this node the word is looked at before anybody is asked: it has to be right when the next call looks.
         let Location::There(endpoint) = self.place(aim)? else { return self.unlock_long(home, host, number) };

@@ -47,9 +47,11 @@ impl Client {
     pub fn quiet_before_handing_on(&self) -> Result<(), TransferError> {
         // PAIR fence: with what is handed on, and with whoever acquires it.
         fence(Ordering::Release);
-        if self.progress.open_endpoints().next().is_none() {
-            return Ok(());
-        }
+        if self.progress.open_endpoints().next().is_none() { Ok(()) } else { self.quiet_endpoints_before_handing_on() }
+    }
+
+    #[inline(never)]
+    fn quiet_endpoints_before_handing_on(&self) -> Result<(), TransferError> {
         if self
             .progress
             .open_endpoints()

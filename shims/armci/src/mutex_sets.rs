@@ -89,6 +89,7 @@ impl Set {
         Ok(Set { mutexes, group: group.clone() })
     }
 
+    #[inline(always)]
     fn place(&self, number: c_int, proc: c_int) -> Done<(u32, u64)> {
         let host = u32::try_from(proc).ok().and_then(|place| self.group.world_rank(place));
         let host = host.ok_or_else(|| Refusal::fatal(format!("there is no process {proc}")))?;

@@ -10,16 +10,21 @@ const CALLS: u32 = 5;
 /// Updates by each rank of the one word that all want, and of all ranks together, about, at most.
 const UPDATES: u32 = 8;
 const ALL_UPDATES_MAX: u32 = 4096;
-/// The most ranks in a job where each has a share for each: the memory of all of them is that of one machine in the simulator.
-const SHARES_RANKS_MAX: u32 = 1000;
+/// The most ranks in a job where each has a share for each, or much: the memory of all of them is that of one machine in the simulator.
+const MEMORY_RANKS_MAX: u32 = 1000;
+/// Elements of a large sum, and its calls in a batch.
+const MANY: usize = (1 << 20) / size_of::<u64>();
+const LARGE_CALLS: u32 = 2;
 
-/// What is measured, of 8 bytes but for the barrier.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Op {
     /// All ranks meet
     Barrier,
     /// A sum that all get
     Allreduce,
+    /// A sum of 1 MiB that all get, up to 1000 ranks
+    AllreduceLarge,
     /// From rank 0 to all
     Broadcast,
     /// One update of one word, which all ranks update at once; with a share of the barrier that ends it
@@ -35,9 +40,20 @@ impl Op {
         match self {
             Op::Barrier => "scale_barrier",
             Op::Allreduce => "scale_allreduce",
+            Op::AllreduceLarge => "scale_allreduce_large",
             Op::Broadcast => "scale_broadcast",
             Op::FetchAdd => "scale_fetch_add",
             Op::Alltoall => "scale_alltoall",
+        }
+    }
+
+    /// How much each rank has, or has for each.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        match self {
+            Op::Barrier => 0,
+            Op::AllreduceLarge => 1 << 20,
+            Op::Allreduce | Op::Broadcast | Op::FetchAdd | Op::Alltoall => 8,
         }
     }
 }
@@ -96,7 +112,14 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     })?;
     let expected = u64::from(np) * u64::from(updates) * calls;
     assert!(world.rank() != 0 || word.get_one(0, 0)? == expected, "every update counts");
-    if np <= SHARES_RANKS_MAX {
+    if np <= MEMORY_RANKS_MAX {
+        let mut mine = vec![1_u64; MANY];
+        timed(Op::AllreduceLarge, LARGE_CALLS, &mut || {
+            mine.fill(1);
+            world.allreduce_collective(Reduction::Sum, &mut mine)?;
+            assert!(mine[0] == u64::from(np) && mine[MANY - 1] == u64::from(np), "every rank counts");
+            Ok(())
+        })?;
         let shares = vec![1_u64; np as usize];
         timed(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
     }

@@ -60,6 +60,9 @@ struct Simulate {
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 20, 40, 100, 200, 500, 1000, 2000, 5000, 10_000],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
     ranks: Vec<u32>,
+    /// Leave out jobs of more ranks than this
+    #[arg(long, value_name = "RANKS")]
+    most: Option<u32>,
     /// Ranks of a node at most: jobs of no more have one node, and no network
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     per_node: u32,
@@ -136,8 +139,7 @@ fn print(line: &Line<'_>) {
 
 fn print_times(peer: &str, on: On, np: u32, times: &[(Op, f64)]) {
     for (op, lat_us) in times {
-        let bytes = if *op == Op::Barrier { 0 } else { 8 };
-        print_time((peer, on, np), (op.name(), bytes), *lat_us);
+        print_time((peer, on, np), (op.name(), op.bytes()), *lat_us);
     }
 }
 
@@ -158,7 +160,8 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
     for (number, ns) in &arguments.set {
         *TIMES[*number].1(&mut machine) = *ns;
     }
-    for &np in &arguments.ranks {
+    for &np in arguments.ranks.iter().filter(|np| arguments.most.is_none_or(|most| **np <= most)) {
+        eprintln!("longarm-scale: {np} simulated ranks, {per_node} on a node");
         let simulated = simulate_one(machine, np, np.div_ceil(per_node), only)?;
         print_time(("simulated", on, np), ("scale_start", 0), simulated.start_us);
         print_times("simulated", on, np, &simulated.times);
