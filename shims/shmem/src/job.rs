@@ -135,12 +135,16 @@ impl Job {
         if let Some(offset) = self.offset_in_heap(address, bytes) {
             return (!peer.heap.is_null()).then(|| peer.heap.wrapping_add(offset));
         }
+        let offset = self.offset_in_statics(address, bytes)?;
+        (!peer.statics.is_null()).then(|| peer.statics.wrapping_add(offset))
+    }
+
+    /// The offset of an address among the variables of the program. `None`: it lies elsewhere.
+    #[inline(always)]
+    pub(crate) fn offset_in_statics(&self, address: usize, bytes: usize) -> Option<usize> {
         let statics = self.statics.as_ref()?;
         let offset = address.wrapping_sub(statics.start);
-        if offset < statics.bytes && bytes <= statics.bytes - offset {
-            return (!peer.statics.is_null()).then(|| peer.statics.wrapping_add(offset));
-        }
-        None
+        (offset < statics.bytes && bytes <= statics.bytes - offset).then_some(offset)
     }
 
     /// The offset of an address in the part of the heap that is in use, found without a lock. `None`: it lies elsewhere, or blocks are
@@ -189,9 +193,8 @@ impl Job {
         if let Some(offset) = self.heap.offset_of(address, bytes) {
             return Some((&self.heap.window, offset));
         }
-        let statics = self.statics.as_ref()?;
-        let offset = address.wrapping_sub(statics.start);
-        (offset < statics.bytes && bytes <= statics.bytes - offset).then_some((&statics.window, offset))
+        let offset = self.offset_in_statics(address, bytes)?;
+        Some((&self.statics.as_ref()?.window, offset))
     }
 
     #[cold]

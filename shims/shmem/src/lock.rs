@@ -40,7 +40,8 @@ impl Words {
             end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
         }
         let long_way = || job.place(name, job.process.me as c_int, lock.addr(), 8).offset;
-        let offset = job.offset_in_heap(lock.addr(), 8).map_or_else(long_way, |offset| offset as u64);
+        let offset = job.offset_in_heap(lock.addr(), 8).or_else(|| job.offset_in_statics(lock.addr(), 8));
+        let offset = offset.map_or_else(long_way, |offset| offset as u64);
         // Locks that lie side by side have different homes.
         let home = (offset / 8 % u64::from(job.process.size)) as c_int;
         let last: *mut u32 = lock.cast();
