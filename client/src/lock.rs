@@ -247,8 +247,7 @@ impl Client {
     /// there is to do.
     #[inline]
     pub fn unlock_at_once(&self, home: &MutexHome, host: Rank, number: u64) -> bool {
-        let word = self.word_here(home, host, number);
-        word.is_some_and(|word| word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok())
+        self.unlock_taken_at_once(home, Taken::somehow(false), host, number)
     }
 
     /// As [`Client::unlock`], of a mutex that this rank holds. That of another node is on its way back on return: who has to

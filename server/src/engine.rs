@@ -217,7 +217,7 @@ impl Engine {
             .map_err(|errno| EngineError::Door { name: options.door.clone(), errno })?;
         let poller = Arc::new(Poller::new()?);
         poller.add(door.descriptor(), DOOR, Interest::READABLE)?;
-        let listener_all_are_back = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
+        let listener_has_none = options.listener.as_ref().is_some_and(|listener| listener.descriptor().is_none());
         let host = options.ranks_here().next().expect("a node has a rank, which hosts its server");
         let local_of_rank = options.ranks_here().zip(0..).collect();
         let admission =
@@ -266,7 +266,7 @@ impl Engine {
             node_of_rank: options.node_of_rank,
             refusals: Refusals::default(),
             sent_large: false,
-            unannounced: listener_all_are_back,
+            unannounced: listener_has_none,
             look_after_ms: 0,
             door_rests: false,
             session_keep_ms: options.session_keep_ms,
@@ -300,9 +300,10 @@ impl Engine {
         if self.shared.mail_waits {
             return Some(1);
         }
-        let settled = self.dead.is_empty() && !self.shared.mutexes.lock().deaths.is_settling();
+        let mutexes = self.shared.mutexes.lock();
+        let settled = self.dead.is_empty() && !mutexes.deaths.is_settling();
         // Only those in the queue of a mutex have to call in time.
-        let settled = settled && !self.lost.iter().any(|number| self.shared.mutexes.lock().is_waiting(*number));
+        let settled = settled && !self.lost.iter().any(|number| mutexes.is_waiting(*number));
         let nobody_waits = self.entrance.as_ref().is_none_or(|entrance| !entrance.has_time_limits());
         let nothing_to_look_after = nobody_waits && !self.door_rests && settled;
         if nothing_to_look_after { None } else { Some(LOOK_AFTER_MS) }
@@ -422,9 +423,8 @@ impl Engine {
                     false
                 }
                 CONNECTION => {
-                    let has_moved = self.turn_and_remember(number);
-                    moved += usize::from(has_moved);
-                    has_moved
+                    moved += usize::from(self.turn_and_remember(number));
+                    false
                 }
                 VISITOR => self.turn_visitor(number),
                 WAITING => self.at_entrance(|entrance| entrance.look(number, now_ms)),

@@ -4,7 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::agree::Load;
 use super::call::Call;
-use super::elements::{from_bytes, joined};
+use super::elements::{fill_lists, from_bytes, joined};
 use super::signature::Signature;
 use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
 use super::staged_reduction::lay_out_elements;
@@ -125,9 +125,7 @@ impl Group {
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| *most as usize);
         let Some(staged) = self.if_suited(staged, self.suits_stages(most)) else {
-            let bodies = call.alltoall(shares)?;
-            all.clear();
-            all.extend(bodies.iter().map(|body| from_bytes(body)));
+            fill_lists(all, &call.alltoall(shares)?);
             return Ok(());
         };
         let for_me = (0..).zip(lengths.iter().skip(self.rank() as usize).step_by(shares.len()));

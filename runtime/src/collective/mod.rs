@@ -43,6 +43,7 @@ pub use signature::Signature;
 
 use call::Call;
 pub(crate) use call::LETTER_BYTES_MAX;
+use elements::fill_lists;
 pub(crate) use elements::from_bytes;
 use elements::joined;
 
@@ -323,9 +324,7 @@ impl Group {
         if self.tells_lengths(shares.len()) {
             return self.alltoallv_large(signature, &shares, all);
         }
-        let bodies = self.run(signature, |call| call.alltoall(&shares))?;
-        all.clear();
-        all.extend(bodies.iter().map(|body| from_bytes(body)));
+        fill_lists(all, &self.run(signature, |call| call.alltoall(&shares))?);
         Ok(())
     }
 

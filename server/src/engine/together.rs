@@ -34,12 +34,13 @@ impl Engine {
 
     /// Turns these connections, and gives how many moved.
     pub(super) fn turn_together(&mut self, numbers: &[usize]) -> usize {
-        let (together, alone): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| self.may_be_lent(**number));
+        let (together, mut alone): (Vec<usize>, Vec<usize>) =
+            numbers.iter().partition(|number| self.may_be_lent(**number));
         let mut moved = 0;
         if together.len() > 1 {
             moved += self.turn_with_crew(together);
         } else {
-            moved += together.into_iter().filter(|number| self.turn_and_remember(*number)).count();
+            alone.extend(together);
         }
         moved + alone.into_iter().filter(|number| self.turn_and_remember(*number)).count()
     }
