@@ -4,22 +4,21 @@
 //! for ever, so that after a few rounds the crew is wanted for certain.
 #![forbid(unsafe_code)]
 
+mod support;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::flow::Costs;
-use longarm_netmod::{Introduction, Link, Netmod, Tcp, TcpOptions, connect_authenticated};
+use longarm_netmod::{Link, Netmod, Tcp, TcpOptions};
 use longarm_proto::{
-    AccessKey, AccumulateOp, ElementType, Generation, Identity, Initiator, JobId, Kernel, NodeId, REPLY_BYTES, Rank,
-    Reply, Request, Rmw, RmwOp, RmwWidth, Run, Scale, Secret, Session, Shape, WindowId, WindowRef,
+    AccumulateOp, ElementType, Initiator, JobId, Kernel, NodeId, REPLY_BYTES, Rank, Reply, Request, Rmw, RmwOp,
+    RmwWidth, Run, Scale, Shape,
 };
-use longarm_server::door::{Door, DoorRequest, door_name};
-use longarm_server::{CrewOptions, Engine, EngineOptions};
+use longarm_server::{CrewOptions, Engine};
 use longarm_shm::{NodeSegment, NodeWindow, Popped};
+use support::target;
 
-const SECRET: Secret = Secret([0x42; 32]);
-const NODE: NodeId = NodeId(0);
 const WINDOW_BYTES: u64 = 1 << 16;
 /// All add to this word.
 const COUNTER: u64 = 0;
@@ -46,18 +45,6 @@ struct Node {
     job: JobId,
 }
 
-/// Drives the engine while another thread waits for it.
-fn drive<R: Send>(engine: &mut Engine, wait: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(wait);
-        while !waiting.is_finished() {
-            engine.turn(0, true);
-            std::thread::yield_now();
-        }
-        waiting.join().unwrap()
-    })
-}
-
 impl Node {
     fn with_crew(threads: usize, spin: Duration) -> Node {
         let job = JobId(u64::from(std::process::id()) << 32 | (threads as u64) << 16 | spin.as_micros() as u64);
@@ -66,48 +53,16 @@ impl Node {
         let address = listener.address().to_owned();
         let ranks = 1 + PEERS as u32;
         let segment = Arc::new(NodeSegment::create(job, ranks, 1).unwrap());
-        let mut engine = Engine::new(EngineOptions {
-            job,
-            secret: SECRET,
-            node: NODE,
-            node_of_rank: (0..ranks).map(|rank| NodeId(rank.min(1))).collect(),
-            segment: Arc::clone(&segment),
-            listener: Some(listener),
-            door: door_name(job, NODE),
-            half_open_max: 8,
-            handshake_timeout_ms: 1 << 40,
-            session_keep_ms: 1 << 40,
-            encrypted: false,
-            costs: Costs::TYPICAL,
-            remote_memory: None,
-        })
-        .unwrap();
+        let node_of_rank = (0..ranks).map(|rank| NodeId(rank.min(1))).collect();
+        let mut engine = support::engine(job, node_of_rank, &segment, listener);
         engine.employ(CrewOptions { threads, spin, prepare: Arc::new(|| ()) });
-        let create = || {
-            let door = Door::connect(&door_name(job, NODE)).unwrap();
-            let parts = vec![(0, WINDOW_BYTES)];
-            let request = DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false, room: None };
-            door.call(&request).unwrap().unwrap().file
-        };
-        let file = drive(&mut engine, create);
-        let memory = NodeWindow::attach(file, &[WINDOW_BYTES]).unwrap();
+        let memory = support::create_window(&mut engine, job, &[WINDOW_BYTES]);
         Node { engine, segment, memory, netmod, address, job }
     }
 
     fn connect(&mut self, rank: u32) -> Peer {
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).unwrap();
-        let introduction = Introduction {
-            secret: &SECRET,
-            me: Identity { job: self.job, rank: Rank(rank), node: NodeId(1) },
-            peer: NODE,
-            session: Session { number: 1, attempt: 1, is_known: false, received_bytes: 0 },
-            encrypted: false,
-            nonce,
-        };
-        let (netmod, address) = (&self.netmod, &self.address);
-        let call = || connect_authenticated(netmod, address, &introduction, Duration::from_secs(3600));
-        let (link, _) = drive(&mut self.engine, call).unwrap();
+        let way: (&dyn Netmod, &str) = (&self.netmod, &self.address);
+        let link = support::call(&mut self.engine, 0, way, (self.job, rank)).unwrap();
         let own = 32 * 1024 + u64::from(rank - 1) * OWN_BYTES;
         Peer {
             link,
@@ -125,10 +80,6 @@ impl Node {
         let part = self.memory.part(0);
         (0..run.bytes / 8).map(|index| part.load_u64(run.offset + 8 * index).unwrap()).collect()
     }
-}
-
-fn target() -> WindowRef {
-    WindowRef { rank: Rank(0), window: WindowId(1), generation: Generation(1), key: AccessKey(1) }
 }
 
 struct Peer {

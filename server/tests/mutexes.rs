@@ -4,23 +4,21 @@
 //! to pass waits for this file.
 #![forbid(unsafe_code)]
 
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::flow::Costs;
-use longarm_netmod::{DialError, Introduction, Link, Netmod, Sim, Tcp, TcpOptions, connect_authenticated};
+use longarm_netmod::{DialError, Link, Netmod, Sim, Tcp, TcpOptions};
 use longarm_proto::{
-    AccessKey, CONTENDED, Generation, Identity, Initiator, JobId, NodeId, PASSED, REPLY_BYTES, Rank, Refusal, Reply,
-    Request, RequestId, Run, SETTLE_MS, SPINNERS, Secret, Session, Shape, WindowId, WindowRef, mutex_word,
+    CONTENDED, Initiator, JobId, NodeId, PASSED, REPLY_BYTES, Rank, Refusal, Reply, Request, RequestId, Run, SETTLE_MS,
+    SPINNERS, Shape, mutex_word,
 };
-use longarm_server::door::{Door, DoorRequest, door_name};
-use longarm_server::{Engine, EngineOptions};
+use longarm_server::Engine;
 use longarm_shm::{NodeSegment, NodeWindow};
+use support::{NODE, target};
 
-const SECRET: Secret = Secret([0x42; 32]);
-const NODE: NodeId = NodeId(0);
 const PARTS: [u64; 2] = [4096, 4096];
 /// Where the mutex is, in the part of rank 0.
 const MUTEX: u64 = 64;
@@ -45,65 +43,21 @@ fn on_each_network(play: impl Fn(&mut Node)) {
     }
 }
 
-/// Drives the engine while another thread waits for it.
-fn drive<R: Send>(engine: &mut Engine, now_ms: u64, wait: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(wait);
-        while !waiting.is_finished() {
-            engine.turn(now_ms, true);
-            std::thread::yield_now();
-        }
-        waiting.join().unwrap()
-    })
-}
-
 impl Node {
     fn new(netmod: Box<dyn Netmod>) -> Node {
         let job = JobId(u64::from(std::process::id()) << 32 | 1 << 31 | JOBS.fetch_add(1, Ordering::Relaxed));
         let listener = netmod.listen().unwrap();
         let address = listener.address().to_owned();
-        let engine = Engine::new(EngineOptions {
-            job,
-            secret: SECRET,
-            node: NODE,
-            node_of_rank: (0..8).map(|rank| if rank < 2 { NODE } else { NodeId(1) }).collect(),
-            segment: Arc::new(NodeSegment::create(job, 8, 2).unwrap()),
-            listener: Some(listener),
-            door: door_name(job, NODE),
-            half_open_max: 8,
-            handshake_timeout_ms: 1 << 40,
-            session_keep_ms: 1 << 40,
-            encrypted: false,
-            costs: Costs::TYPICAL,
-            remote_memory: None,
-        });
-        let mut engine = engine.unwrap();
-        let create = || {
-            let door = Door::connect(&door_name(job, NODE)).unwrap();
-            let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
-            door.call(&DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false, room: None })
-                .unwrap()
-                .unwrap()
-                .file
-        };
-        let file = drive(&mut engine, 0, create);
-        let memory = NodeWindow::attach(file, &PARTS).unwrap();
+        let node_of_rank = (0..8).map(|rank| if rank < 2 { NODE } else { NodeId(1) }).collect();
+        let segment = Arc::new(NodeSegment::create(job, 8, 2).unwrap());
+        let mut engine = support::engine(job, node_of_rank, &segment, listener);
+        let memory = support::create_window(&mut engine, job, &PARTS);
         Node { engine, now_ms: 5000, netmod, address, job, memory }
     }
 
     fn try_connect(&mut self, rank: u32) -> Result<Peer, DialError> {
-        let identity = Identity { job: self.job, rank: Rank(rank), node: NodeId(1) };
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).unwrap();
-        let (netmod, address) = (&*self.netmod, &self.address);
-        let deadline = Duration::from_secs(3600);
-        // Every connection is a session of its own.
-        let number = u64::from_le_bytes(*nonce.first_chunk().expect("it is longer"));
-        let session = Session { number, attempt: 1, is_known: false, received_bytes: 0 };
-        let introduction = Introduction { secret: &SECRET, me: identity, peer: NODE, session, encrypted: false, nonce };
-        let called =
-            drive(&mut self.engine, self.now_ms, || connect_authenticated(netmod, address, &introduction, deadline));
-        let (link, _) = called?;
+        let way = (&*self.netmod, &*self.address);
+        let link = support::call(&mut self.engine, self.now_ms, way, (self.job, rank))?;
         Ok(Peer { link, initiator: Initiator::new() })
     }
 
@@ -143,10 +97,6 @@ impl Node {
 struct Peer {
     link: Box<dyn Link>,
     initiator: Initiator<()>,
-}
-
-fn target() -> WindowRef {
-    WindowRef { rank: Rank(0), window: WindowId(1), generation: Generation(1), key: AccessKey(1) }
 }
 
 const LOCK: fn() -> Request = || Request::Lock { target: target(), offset: MUTEX };
