@@ -79,6 +79,9 @@ impl Peer {
             TOO_LITTLE if self.stream.reported_bytes > 0 => {
                 let received_bytes = u64::from(choices.short()) % self.stream.reported_bytes;
                 self.resume_or_end(node, received_bytes, false);
+                // The report was lost with the link, and is said again: it reports what the server has not sent again yet, which may
+                // take it for a violation.
+                self.stream.is_doubtful |= self.link.is_some();
             }
             HALF => {
                 self.session.attempt += 1;
