@@ -23,6 +23,7 @@
 
 mod accumulate;
 mod client;
+mod combined;
 mod completion;
 mod device_rmw;
 mod endpoint;

@@ -1,5 +1,6 @@
 //! What a rank knows without asking another node: where ranks run, which are dead, and the memory of its own node.
 
+pub(crate) mod combining;
 pub(crate) mod failures;
 pub(crate) mod flag_barriers;
 pub(crate) mod layout;
@@ -12,6 +13,7 @@ use longarm_shm::{CounterKind, Eventcounts, NodeSegment, OwnCounters, thread};
 
 use crate::completion::{Completion, Outcome};
 use crate::error::{Lost, LostHow, Operation, TransferError};
+use combining::Combining;
 use failures::{Death, Failures};
 use flag_barriers::FlagBarriers;
 use layout::Layout;
@@ -25,6 +27,8 @@ pub(crate) struct Local {
     eventcounts: Eventcounts,
     /// Where the ranks of this node meet.
     pub(crate) node_barriers: FlagBarriers,
+    /// Where they combine updates, if there are several.
+    pub(crate) combining: Option<Combining>,
     /// Whether all ranks of the world are on this node, in their order.
     pub(crate) all_are_here: bool,
     /// By value: every direct operation looks at it.
@@ -40,6 +44,7 @@ impl Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
             eventcounts: segment.eventcounts(),
             node_barriers: FlagBarriers::of_node(&segment, &layout),
+            combining: Combining::of_node(&segment, &layout, failures.survivors_go_on()),
             all_are_here: (0..layout.rank_count())
                 .all(|rank| layout.node_of(Rank(rank)) == layout.my_node() && layout.local_of(Rank(rank)) == rank),
             layout,

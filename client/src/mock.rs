@@ -44,6 +44,7 @@ pub(crate) struct MockWorld {
     segment: Arc<NodeSegment>,
     /// By node.
     memory: [Arc<NodeWindow>; 2],
+    survivors_go_on: bool,
 }
 
 /// One rank, and the servers as it knows them.
@@ -63,7 +64,12 @@ impl MockWorld {
             let name = format!("mock-{node}");
             Arc::new(NodeWindow::create(&name, &[PART_BYTES; 2]).expect("memory for a test"))
         });
-        MockWorld { segment: Arc::new(segment), memory }
+        MockWorld { segment: Arc::new(segment), memory, survivors_go_on: true }
+    }
+
+    /// One that ends with the first death.
+    pub(crate) fn that_a_death_ends() -> MockWorld {
+        MockWorld { survivors_go_on: false, ..MockWorld::new() }
     }
 
     /// A rank of node 0 that sleeps at once where it waits.
@@ -86,7 +92,7 @@ impl MockWorld {
             dial: Arc::clone(&servers) as _,
             time: Arc::clone(&time) as _,
             assist: Some(Arc::clone(&assist) as _),
-            failures: Failures::new(NODES.len() as u32, true),
+            failures: Failures::new(NODES.len() as u32, self.survivors_go_on),
             spin_us,
             eager_bytes: EAGER_BYTES,
             endpoint: EndpointOptions {

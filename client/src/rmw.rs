@@ -29,6 +29,15 @@ impl Client {
     /// The way through every check.
     #[inline(never)]
     fn rmw_long(&self, window: &ClientWindow, rank: Rank, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
+        let aim = Aim { operation: Operation::Rmw, window, rank };
+        aim.check_word(offset, rmw.width.bytes() as u64)?;
+        let combined = if window.is_here(rank) { None } else { self.rmw_combined(aim, offset, rmw) };
+        combined.unwrap_or_else(|| self.rmw_alone(aim, offset, rmw))
+    }
+
+    /// By a request of its own, if it is not done here.
+    pub(crate) fn rmw_alone(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
+        let Aim { window, rank, .. } = aim;
         let (completion, part) = Completion::begin();
         let expecting = self.progress.expect_answer();
         self.begin_rmw(window, rank, offset, rmw, (&part, Sending::Now))?;

@@ -4,10 +4,17 @@ use std::sync::Arc;
 
 use longarm_proto::Rank;
 
+use crate::combining::{self, ENTRIES, Entry, Seat};
 use crate::counters::{CounterKind, PeerCounters, SETS, set_of};
 use crate::eventcount::{Eventcount, EventcountWord};
 use crate::flag_barrier::{Board, Lines};
 use crate::layout::NodeSegment;
+use crate::segment::Shareable;
+
+// SAFETY: `repr(C)`, one atomic and padding that nobody reads.
+unsafe impl Shareable for Entry {}
+// SAFETY: `repr(C)`, atomics and padding that nobody reads.
+unsafe impl Shareable for Seat {}
 
 /// `count` values of the segment, for as long as this is kept.
 #[derive(Debug)]
@@ -50,6 +57,17 @@ impl NodeSegment {
     /// Where members meet that have these lines of the segment.
     pub(crate) fn board_of(self: &Arc<Self>, lines: &[Lines]) -> NodeBoard {
         NodeBoard(Found::new(lines, Arc::clone(self)))
+    }
+
+    /// Where the ranks of this node combine updates.
+    pub fn combining(self: &Arc<Self>) -> NodeCombining {
+        let entries = self.part(self.layout.combining, ENTRIES as u32);
+        let seats = self.part(self.layout.seats, self.layout.local_ranks);
+        NodeCombining {
+            entries: Found::new(entries, Arc::clone(self)),
+            seats: Found::new(seats, Arc::clone(self)),
+            eventcounts: self.eventcounts(),
+        }
     }
 
     /// The counters of a local rank, ready for the hot path: found once, used by every operation.
@@ -105,6 +123,28 @@ impl Board for NodeBoard {
     #[inline]
     fn lines(&self, place: usize) -> &Lines {
         self.0.at(place)
+    }
+}
+
+/// Where the ranks of this node combine updates of words of other nodes.
+#[derive(Debug)]
+pub struct NodeCombining {
+    entries: Found<Entry>,
+    seats: Found<Seat>,
+    eventcounts: Eventcounts,
+}
+
+impl combining::Board for NodeCombining {
+    fn entry(&self, number: usize) -> &Entry {
+        self.entries.at(number)
+    }
+
+    fn seat(&self, local: u32) -> Option<&Seat> {
+        ((local as usize) < self.seats.count).then(|| self.seats.at(local as usize))
+    }
+
+    fn wake(&self, local: u32) {
+        self.eventcounts.mail(local).notify_if_sleeping();
     }
 }
 

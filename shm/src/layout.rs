@@ -1,7 +1,7 @@
 //! The node's segment: where eventcounts, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines │ states of sync areas ║ sync area 0 ║ … ║ counters of local rank 0 ║ …
+//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines │ combining │ seats │ states of sync areas ║ sync area 0 ║ … ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!
@@ -47,7 +47,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"longarmN");
 /// Goes up whenever anything in this crate's shared structures moves, or two ranks would come to hold different stripe
 /// locks for one element.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,

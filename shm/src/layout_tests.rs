@@ -1,5 +1,6 @@
 use super::*;
 use crate::area_state::AreaState;
+use crate::combining::{ENTRIES, Entry, Seat};
 use crate::parts::{SLOT_BYTES, SYNC_AREAS};
 use std::collections::VecDeque;
 
@@ -117,6 +118,8 @@ fn the_parts_of_a_layout_never_overlap() {
             (layout.cells, u64::from(cell_count(local)) * size_of::<Cell>() as u64),
             (layout.boxes, locals * BOXES_STRIDE),
             (layout.lines, locals * size_of::<Lines>() as u64),
+            (layout.combining, (ENTRIES * size_of::<Entry>()) as u64),
+            (layout.seats, locals * size_of::<Seat>() as u64),
             (layout.area_states, u64::from(SYNC_AREAS) * size_of::<AreaState>() as u64),
             (layout.areas, u64::from(SYNC_AREAS) * layout.areas_stride),
             (layout.counters, locals * layout.counters_stride),

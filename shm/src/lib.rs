@@ -12,13 +12,15 @@
 //! - [`window`], [`amo`], [`accumulate`]: the bytes of ranks, and what may be done to them.
 //! - [`cell`], [`in_use`], [`inbox`], [`queue`], `fastbox`, [`eventcount`]: messages between the ranks of a node, and how a
 //!   sleeper is woken.
-//! - [`flag_barrier`]: how ranks meet without a message; [`handover`]: how they pass on a mutex.
+//! - [`flag_barrier`]: how ranks meet without a message; [`handover`]: how they pass on a mutex; [`combining`]: how they send one
+//!   request for what many of them do to a word of another node.
 //! - [`layout`]: the node's segment, and what may be done with it; `parts`: where all of this lies in it.
 //! - [`counters`]: what is counted, always; [`thread`]: by whom.
 //!
 //! It refuses to know other nodes, sockets and clocks. Any process may die between any two instructions; the head of
 //! each module says what the others then see.
 
+pub mod combining;
 pub mod eventcount;
 #[cfg_attr(loom, allow(dead_code, reason = "the models use a part of it"))]
 mod fastbox;
@@ -72,7 +74,7 @@ pub use self::{
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead, MESSAGE_BEGINS},
     counters::{CounterKind, Counters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
-    found::{Eventcounts, NodeBoard, OwnCounters},
+    found::{Eventcounts, NodeBoard, NodeCombining, OwnCounters},
     layout::{Full, NodeSegment, Popped, Producer},
     outside::OutsideWindow,
     parts::{LOCAL_RANKS_MAX, SLOT_BYTES},

@@ -9,6 +9,8 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p longarm-shm --release --lib loom`.
 
+#[path = "loom_models/combining.rs"]
+mod combining;
 #[path = "loom_models/deaths.rs"]
 mod deaths;
 #[path = "loom_models/fastbox.rs"]

@@ -2,6 +2,7 @@
 
 use crate::area_state::AreaState;
 use crate::cell::{CELLS_OF_SERVER, CELLS_PER_RANK, Cell};
+use crate::combining::{ENTRIES, Entry, Seat};
 use crate::counters::{PeerCounters, SETS};
 use crate::eventcount::EventcountWord;
 use crate::fastbox::{BOX_COUNT, Boxes, Fastbox, Turn};
@@ -37,6 +38,9 @@ pub(crate) struct Layout {
     pub(crate) boxes: u64,
     /// Where the ranks meet.
     pub(crate) lines: u64,
+    /// Where they combine updates: the words that are updated, and who waits for that.
+    pub(crate) combining: u64,
+    pub(crate) seats: u64,
     /// Who has the sync areas, and they.
     pub(crate) area_states: u64,
     pub(crate) areas: u64,
@@ -66,7 +70,9 @@ impl Layout {
         let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
         let boxes = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
         let lines = boxes + locals * BOXES_STRIDE;
-        let area_states = lines + locals * size_of::<Lines>() as u64;
+        let combining = lines + locals * size_of::<Lines>() as u64;
+        let seats = combining + (ENTRIES * size_of::<Entry>()) as u64;
+        let area_states = seats + locals * size_of::<Seat>() as u64;
         let areas = (area_states + u64::from(SYNC_AREAS) * size_of::<AreaState>() as u64).next_multiple_of(PAGE_BYTES);
         let slots = (locals * size_of::<Lines>() as u64).next_multiple_of(PAGE_BYTES);
         let areas_stride = (slots + locals * 2 * SLOT_BYTES as u64).next_multiple_of(PAGE_BYTES);
@@ -83,6 +89,8 @@ impl Layout {
             cells,
             boxes,
             lines,
+            combining,
+            seats,
             area_states,
             areas,
             areas_stride,

@@ -50,6 +50,9 @@ pub(crate) enum Drive<'a> {
     FlagBarrier,
     /// What handlers of active messages bring about, which this thread runs.
     Handlers,
+    /// What another rank of this node does for this one, which notifies the eventcount. Active messages are taken in but not run: that rank
+    /// may be waiting for this one to do the same.
+    Neighbour,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
     Cells,
 }
@@ -61,7 +64,7 @@ impl Drive<'_> {
         match self {
             Drive::Handlers => true,
             Drive::Memory | Drive::Stores | Drive::FlagBarrier => !attended,
-            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange | Drive::Cells => false,
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange | Drive::Neighbour | Drive::Cells => false,
         }
     }
 
@@ -72,6 +75,11 @@ impl Drive<'_> {
             Drive::Endpoint(endpoint) if endpoint.has_transfers() => DEVICE_ASSIST_AFTER,
             _ => ASSIST_AFTER,
         }
+    }
+
+    /// Whether all that ends the wait notifies the eventcount.
+    pub(crate) fn is_notified(self) -> bool {
+        matches!(self, Drive::Memory | Drive::Neighbour)
     }
 
     pub(crate) fn is_in_memory(self) -> bool {
@@ -155,7 +163,7 @@ impl Pace {
         }
         self.looks += 1;
         // What other nodes send comes through the server, where each look is a system call: only one thread should look.
-        if self.looks == 1 && matches!(drive, Drive::Memory | Drive::Exchange) {
+        if self.looks == 1 && matches!(drive, Drive::Memory | Drive::Exchange | Drive::Neighbour) {
             return Next::Assist;
         }
         if self.looks < LOOKS_BEFORE_CLOCK {

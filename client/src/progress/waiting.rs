@@ -119,7 +119,7 @@ impl Client {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => {
                 self.progress.drive_busy() | self.drain_cells_only()
             }
-            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Neighbour | Drive::Cells => {
                 self.progress.drive_busy() | self.drain_cells()
             }
         }
@@ -170,7 +170,7 @@ impl Client {
         if is_woken {
             return if self.has_active() { None } else { Some(is_over()) };
         }
-        let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
+        let timeout = (!drive.is_notified() || self.progress.lacks_helper()).then(|| pace.nap());
         let (mut was_over, mut slept) = (false, None);
         let look = || {
             was_over = is_over();
@@ -191,20 +191,20 @@ impl Client {
     fn sleep(&self, drive: Drive<'_>, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
         match drive {
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(is_over, pace),
-            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Cells => {
+            Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Neighbour | Drive::Cells => {
                 let eventcount = self.eventcount_of(drive);
                 let seen = eventcount.sequence();
                 if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
                     return is_over();
                 }
-                if matches!(drive, Drive::Cells) && self.has_active() {
+                if matches!(drive, Drive::Neighbour | Drive::Cells) && self.has_active() {
                     self.local.my_eventcount().notify(); // For the thread that runs active messages.
                     // In a simulation that runs only while this one rests, and what follows does not: it was notified just now.
                     if self.progress.time.rest(RestOn::Links, Some(CALL_NAP)) {
                         return is_over();
                     }
                 }
-                let timeout = (!matches!(drive, Drive::Memory) || self.progress.lacks_helper()).then(|| pace.nap());
+                let timeout = (!drive.is_notified() || self.progress.lacks_helper()).then(|| pace.nap());
                 let rest_on = if matches!(drive, Drive::Stores) { RestOn::Windows } else { RestOn::Mail };
                 let mut was_over = false;
                 eventcount.sleep_unless(seen, timeout, || {

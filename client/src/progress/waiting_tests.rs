@@ -66,6 +66,7 @@ fn what_is_slept_on_is_where_it_comes_from() {
     let is_done = || done.swap(false, Ordering::Relaxed).then_some(());
     let drives = [
         Drive::Memory,
+        Drive::Neighbour,
         Drive::Cells,
         Drive::FlagBarrier,
         Drive::Handlers,
@@ -79,7 +80,7 @@ fn what_is_slept_on_is_where_it_comes_from() {
         rank.client.wait_for(drive, Awaited::anyone(Operation::Wait), is_done);
     }
     use RestOn::{Links, Mail, Windows};
-    assert_eq!(rank.time.rests(), [Mail, Mail, Mail, Mail, Windows, Links, Links]);
+    assert_eq!(rank.time.rests(), [Mail, Mail, Mail, Mail, Mail, Windows, Links, Links]);
 }
 
 #[test]

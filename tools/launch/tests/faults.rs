@@ -7,6 +7,7 @@
 
 mod faults {
     pub mod arguments;
+    pub mod combined;
     pub mod crowd;
     pub mod deaths;
     pub mod endings;
@@ -27,8 +28,8 @@ mod faults {
 use std::process::ExitCode;
 
 use faults::{
-    arguments, crowd, deaths, endings, heirs, neighbours, proxies, relays, standstill, started_by_others, starts,
-    strangers, survivors, unanswered,
+    arguments, combined, crowd, deaths, endings, heirs, neighbours, proxies, relays, standstill, started_by_others,
+    starts, strangers, survivors, unanswered,
 };
 use libtest_mimic::Arguments;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         match body.as_str() {
             "death" => deaths::body(world, &parameters),
             "first call" => deaths::first_call_body(world),
+            "one word" => combined::body(world, &parameters),
             "heirs" => heirs::body(world, &parameters),
             "standstill" => standstill::body(world),
             "proxied" => proxies::body(&world, &parameters),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
     }
     let mut trials = deaths::trials();
     trials.extend(endings::trials());
+    trials.extend(combined::trials());
     trials.extend(heirs::trials());
     trials.extend(survivors::trials());
     trials.extend(unanswered::trials());

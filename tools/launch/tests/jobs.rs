@@ -93,6 +93,8 @@ const MUCH: &[Layout] = &[
 const CROWD: &[Layout] = &[Layout::new(96, 12)];
 /// Several ranks of other nodes use the server of rank 0.
 const ONE_SERVER: &[Layout] = &[Layout::new(6, 6), Layout::new(16, 4)];
+/// More ranks on a node than have requests under way for one word, few nodes and many.
+const ONE_WORD: &[Layout] = &[Layout::new(12, 2), Layout::new(27, 9)];
 /// One node that has few ranks, or many.
 const ONE_NODE: &[Layout] = &[Layout::new(2, 1), Layout::new(16, 1)];
 /// Two ranks of one node.
@@ -265,6 +267,11 @@ fn all_jobs() -> Vec<Job> {
         },
         job("threads_of_a_rank_do_not_disturb_each_other", threads::together, USUAL),
         job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
+        job("updates_of_one_word_that_many_want_are_done_one_after_the_other", crowd::one_word, ONE_WORD),
+        Job {
+            variables: &[("LONGARM_ROUTED_RANKS", "1"), ("LONGARM_ENCRYPT", "yes")],
+            ..job("updates_of_one_word_are_done_over_routers_too", crowd::one_word, ONE_WORD)
+        },
         Job {
             variables: &[("LONGARM_SERVER_THREADS", "3")],
             ..job("a_server_that_many_use_at_once_has_a_crew", crowd::one_server, ONE_SERVER)

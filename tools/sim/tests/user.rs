@@ -387,6 +387,64 @@ fn whoever_dies_while_shares_are_given_is_named_and_nobody_waits_for_ever() {
     assert!(reports.iter().filter(|report| !report.deaths.is_empty()).count() > 10, "hardly any rank was killed");
 }
 
+/// Updates of one rank.
+const UPDATES: usize = 12;
+
+/// All ranks add to one word, each something else, and give what they found with what they added.
+fn add_to_one_word(world: &World) -> longarm::Result<Vec<(u64, u64)>> {
+    let wide = world.allocate_collective::<u64>(1)?;
+    let narrow = world.allocate_collective::<u32>(1)?;
+    let mine = u64::from(world.rank()) + 1;
+    let mut found = Vec::new();
+    for _ in 0..UPDATES {
+        found.push((wide.fetch_add(0, 0, mine)?, mine));
+        narrow.fetch_add(0, 0, u32::MAX)?;
+    }
+    world.barrier_collective()?;
+    let updates = world.size() * UPDATES as u32;
+    assert_eq!(narrow.get_one(0, 0)?, updates.wrapping_neg(), "a word of 32 bits");
+    Ok(found)
+}
+
+#[test]
+fn each_of_many_updates_of_one_word_finds_what_those_before_it_left_whatever_breaks() {
+    for (ranks, nodes) in [(14, 2), (21, 3), (30, 9)] {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&all);
+        let program = move |world: World| {
+            let found = add_to_one_word(&world)?;
+            assert!(found.is_sorted(), "a rank's own updates are in order");
+            seen.lock().unwrap().extend(found);
+            Ok::<(), longarm::Error>(world.finalize()?)
+        };
+        for seed in 0..8 {
+            let faults = if seed == 0 { FaultSet::NONE } else { FaultSet::harmless() };
+            run(ranks, nodes, seed, faults, program.clone()).unwrap();
+            let mut found = std::mem::take(&mut *all.lock().unwrap());
+            found.sort_unstable();
+            let mut word = 0;
+            for (old, added) in &found {
+                assert_eq!(*old, word, "{ranks} ranks over {nodes} nodes, seed {seed}");
+                word += added;
+            }
+            assert_eq!(found.len(), ranks as usize * UPDATES);
+        }
+    }
+}
+
+#[test]
+fn many_ranks_of_a_node_update_one_word_by_fewer_requests() {
+    let time = |ranks: u32, nodes: u32| {
+        let report = run_on(Machine::cluster(), ranks, nodes, |world: World| {
+            add_to_one_word(&world)?;
+            Ok::<(), longarm::Error>(world.finalize()?)
+        });
+        report.unwrap().virtual_ns / u64::from(ranks)
+    };
+    let (few, many) = (time(20, 10), time(200, 10));
+    assert!(3 * many < few, "of each rank: {few} ns with two on a node, {many} with twenty");
+}
+
 /// How long rank 0 is in ten barriers.
 fn time_of_barriers(machine: Machine, ranks: u32, nodes: u32) -> Duration {
     let taken = Arc::new(Mutex::new(Duration::ZERO));

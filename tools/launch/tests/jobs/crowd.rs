@@ -1,4 +1,4 @@
-//! Many ranks at once: all call the servers of all nodes as soon as the job has begun, or all use one server.
+//! Many ranks at once: all call the servers of all nodes as soon as the job has begun, or all use one server, or one word.
 
 use longarm::{Reduction, Update, World};
 
@@ -53,6 +53,25 @@ pub fn one_server(world: &World) {
         assert_eq!(window.get_one(0, 0).expect("own memory"), rounds * STEPS * size);
         assert_eq!(sums.get_vec(0, 0..WORDS).expect("own memory"), [rounds * STEPS * size; WORDS]);
     }
+    barrier(world);
+}
+
+/// All ranks add to one word of rank 0, each something else, and each finds what those before it have left.
+pub fn one_word(world: &World) {
+    const UPDATES: usize = 200;
+    let window = world.allocate_collective::<u64>(1).expect("a window");
+    let added = u64::from(world.rank()) + 1;
+    barrier(world);
+    let found: Vec<u64> = (0..UPDATES).map(|_| window.fetch_add(0, 0, added).expect("an update")).collect();
+    assert!(found.is_sorted(), "a rank's own updates are in order");
+    let all = world.allgather_collective(&found).expect("what all have found");
+    let mut all: Vec<(u64, u64)> = (0..).zip(all).map(|(at, old)| (old, at / UPDATES as u64 + 1)).collect();
+    all.sort_unstable();
+    let left = all.iter().fold(0, |word, (old, added)| {
+        assert_eq!(*old, word, "no update is lost, or done twice");
+        word + added
+    });
+    assert_eq!(window.get_one(0, 0).expect("the word"), left);
     barrier(world);
 }
 
