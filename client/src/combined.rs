@@ -1,7 +1,7 @@
 //! Additions to a word of another node that several ranks of this one want at once: one request for many (`longarm_shm::combining`).
 //!
-//! Only additions whose callers wait, in jobs that a death ends ([`Combining`](crate::local::combining::Combining)), and only for a rank that has
-//! nothing under way to that node: another one's request could overtake it.
+//! What is combined: additions whose callers wait, in jobs that the first death ends ([`Combining`](crate::local::combining::Combining)). A rank that has
+//! something under way to that node does not wait for another one's request, which could overtake it.
 
 use longarm_proto::{Rmw, RmwOp, RmwWidth, WindowRef};
 use longarm_shm::combining::{self, Entered, Permit, Told, Waiting, WordName};
@@ -19,8 +19,8 @@ use crate::progress::waits::Awaited;
 fn name(aim: Aim<'_>, offset: u64, rmw: Rmw) -> WordName {
     let WindowRef { rank, window, generation, key } = aim.window.target(aim.rank);
     // The offset is aligned, and leaves a bit for the width.
-    let place = offset | u64::from(rmw.width == RmwWidth::W32);
-    WordName([window.0, key.0, place, u64::from(rank.0) << 32 | u64::from(generation.0)])
+    let offset_and_width = offset | u64::from(rmw.width == RmwWidth::W32);
+    WordName([window.0, key.0, offset_and_width, u64::from(rank.0) << 32 | u64::from(generation.0)])
 }
 
 /// The bits of a word.
@@ -31,12 +31,13 @@ fn mask(rmw: Rmw) -> u64 {
     }
 }
 
-fn is_quiet(endpoint: &Endpoint) -> bool {
+/// Nothing under way, nothing unconfirmed, and the connection works.
+fn has_nothing_under_way(endpoint: &Endpoint) -> bool {
     !endpoint.is_unconfirmed() && !endpoint.is_busy() && !endpoint.has_transfers() && endpoint.broken().is_none()
 }
 
 impl Client {
-    /// Does one that was checked, and is not done here, with those of other ranks where that is possible and there are some. `None`: it
+    /// Does an update that was checked, of a word of another node, with those of other ranks if it can. `None`: nothing was done, and it
     /// goes alone.
     pub(crate) fn rmw_combined(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Option<Result<u64, RmwError>> {
         let combining = self.local.combining.as_ref()?;
@@ -49,7 +50,7 @@ impl Client {
         match combining::enter(&combining.board, name(aim, offset, rmw), combining.permits, shown) {
             Entered::Waits(waiting) => {
                 let seat = seat.expect("who has none does not wait");
-                Some(self.wait_for_turn((waiting, seat), aim, offset, rmw))
+                Some(self.rmw_behind_others((waiting, seat), aim, offset, rmw))
             }
             entered => {
                 seat.into_iter().for_each(OwnSeat::give_back);
@@ -62,10 +63,10 @@ impl Client {
     /// Whether another rank's request may do what this one wants: nothing of its own that it could overtake is under way.
     fn may_wait(&self, aim: Aim<'_>) -> bool {
         let endpoint = self.progress.endpoint_if_open(self.local.layout.node_of(aim.rank));
-        !self.local.failures.any() && endpoint.is_some_and(is_quiet)
+        !self.local.failures.any() && endpoint.is_some_and(has_nothing_under_way)
     }
 
-    /// Does it, and those that go with it.
+    /// Sends one request for this update and those that go with it, and tells their ranks.
     fn rmw_for_all(
         &self,
         mut permit: Permit<'_, NodeCombining>,
@@ -77,14 +78,15 @@ impl Client {
         let result = self.rmw_alone(aim, offset, Rmw { operand: total, ..rmw });
         match &result {
             Ok(old) => permit.answer(*old, rmw.operand),
-            // Whatever is wrong with the word, each of them hears it itself.
+            // Nothing was done. Each asks for itself, and hears what is wrong.
             Err(RmwError::Transfer(TransferError::Refused { .. })) => permit.refused(),
             Err(_) => {}
         }
         result
     }
 
-    fn wait_for_turn(
+    /// Waits until another rank has done this update, or has left it to this one.
+    fn rmw_behind_others(
         &self,
         (mut waiting, seat): (Waiting<'_, NodeCombining>, OwnSeat<'_>),
         aim: Aim<'_>,
@@ -109,8 +111,7 @@ impl Client {
                 Ok(old & mask(rmw))
             }
             Told::Unknown => {
-                let why =
-                    "that of another rank of this node, which updated the word for both; the update may have been done";
+                let why = "that of another rank of this node, whose request carried this update too; the update may have been done";
                 Err(self.local.lost_rank(Operation::Rmw, aim.rank, LostHow::Failed(why.into())).into())
             }
         }

@@ -17,7 +17,7 @@ fn update(rank: &MockRank, rmw: Rmw) -> Result<u64, RmwError> {
     rank.client.rmw(&rank.window, THERE, OFFSET, rmw)
 }
 
-/// Rank 0, which has a connection to the other node and nothing under way there, and whose node's board is kept too.
+/// Rank 0, which has a connection to the other node and nothing under way there.
 fn rank(world: &MockWorld) -> MockRank {
     let rank = world.rank(Rank(0));
     update(&rank, add(0)).unwrap();
@@ -25,6 +25,7 @@ fn rank(world: &MockWorld) -> MockRank {
     rank
 }
 
+/// Leaked: permits and those who wait borrow it.
 fn board(rank: &MockRank) -> &'static NodeCombining {
     Box::leak(Box::new(rank.client.segment().combining()))
 }
@@ -125,7 +126,7 @@ fn another_ranks_request_does_it_and_its_answer_is_this_ranks_too() {
 }
 
 #[test]
-fn words_of_32_bits_carry_nothing() {
+fn sums_of_words_of_32_bits_carry_into_nothing() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     let narrow = |operand: u32| Rmw { width: RmwWidth::W32, operand: operand.into(), ..add(0) };
@@ -143,7 +144,7 @@ fn words_of_32_bits_carry_nothing() {
 }
 
 #[test]
-fn who_is_refused_with_others_hears_it_itself() {
+fn who_went_with_a_refused_request_asks_alone_and_hears_why() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     rank.server(1).lock().refuses = Some(Refusal::WrongKey);
@@ -153,7 +154,7 @@ fn who_is_refused_with_others_hears_it_itself() {
 }
 
 #[test]
-fn a_refusal_of_this_ranks_request_is_said_to_those_whose_it_was_too() {
+fn who_goes_with_a_request_that_is_refused_is_told_to_go_alone() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     rank.server(1).lock().refuses = Some(Refusal::FreedWindow);

@@ -3,27 +3,28 @@
 //! It is combining, as in flat combining and in the switches of the NYU Ultracomputer, at the edge of the node: `n` additions are one addition of their
 //! sum, and the answer to it says what each of them has found.
 //!
-//! A word that many want has a few *permits*, each of which is one request under way. While there is a free one, a rank takes it and sends its
-//! own update. Who finds all of them taken enters itself, with what it adds, into a stack of those who wait. Whoever has a permit and is
-//! answered takes the whole stack and hands its permit to the rank that has waited longest, the *combiner*: it sends the sum for all, and tells
-//! each what it has found. So nobody waits for others to come, the more ranks there are the more go together, and each waits for two requests at most.
+//! A word that many want has an *entry*, and in it a few *permits*, each of which is one request under way. While there is a free permit, a rank takes
+//! it and sends its own update. A rank that finds all of them taken writes what it adds into its *seat*, and pushes the seat onto the entry's stack. When
+//! the request of a permit is answered, its rank takes the whole stack, turns it around, so that the oldest comes first, and hands the permit to that
+//! one, the *combiner*; without a stack it frees the permit. The combiner sends the sum for all, and tells each what it has found. So nobody waits for
+//! others to come, the more ranks there are the more go together, and each waits for two requests at most: one under way, and the one it goes with.
 //!
 //! ```text
-//!   entry:     tag of the word │ permits taken │ newest of those who wait
-//!   seats:     rank 3: adds 1, next ─► rank 7: adds 5, next ─► rank 2: adds 1
-//!                                                              combiner: adds 7, and tells 7 and 3
+//!   entry:   tag of the word │ permits taken │ newest: rank 3
+//!   stack:   rank 3: adds 1 ─► rank 7: adds 5 ─► rank 2: adds 1
+//!   turned:  rank 2 ─► rank 7 ─► rank 3       2 is the combiner, adds 7, finds 100, and tells 7: 101, 3: 106
 //! ```
 //!
-//! PAIR stack: who enters the stack (Release) has written its seat; who takes the stack (Acquire) reads the seats of all. A stack is
-//! taken as a whole, so that the newest of it is still the newest, whatever has happened in between, when an exchange succeeds.
+//! PAIR stack: who enters the stack (Release) has written its seat; who takes the stack (Acquire) reads the seats of all. Seats leave a stack all at
+//! once, so a seat that is pushed lies on the stack that is there when its exchange succeeds, even if that was taken and begun again since it was read.
 //!
-//! PAIR stage: who writes a seat's stage (Release) has written what else the rank is told; the rank reads it behind the stage (Acquire).
+//! PAIR stage: who writes a seat's stage (Release) has written what else the rank is told; the rank reads the rest after the stage (Acquire).
 //!
-//! Words that share an entry, because there are more words than entries, do not combine: the one that comes first does, until its
-//! permits are free. Should two of them have the same tag too, each rank of the wrong word is told to go alone.
+//! Two words may share an entry, because there are more words than entries. Only the one that comes first combines, until its permits are free; updates
+//! of the other go alone. If they have the same tag too, ranks that wait for another word than the permit's are told to go alone.
 //!
-//! If a process dies: those whose update a dead combiner has sent, or was to send, are never told, and a permit that it had stays taken. So who waits has to
-//! know of deaths otherwise, and nobody enters after one.
+//! If a process dies: the permits that it had, or that are handed to it, stay taken, and those whose seats it had taken from the stack are never told.
+//! So who waits has to know of deaths otherwise, and nobody waits after one.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -34,7 +35,7 @@ pub const ENTRIES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordName(pub [u64; 4]);
 
-/// Of the words whose names lead here. All zeros while nobody updates one.
+/// The permits and the stack of one of the words whose names lead here. All zeros while nobody has a permit.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Entry(AtomicU64);
@@ -64,6 +65,9 @@ pub trait Board {
     fn wake(&self, local: u32);
 }
 
+/// More seats than a node has: a list that is none ends here.
+const FOLLOWED_MAX: usize = u16::MAX as usize;
+
 /// Stages of a seat.
 const WAITING: u32 = 1;
 const COMBINES: u32 = 2;
@@ -72,15 +76,15 @@ const GOES_ALONE: u32 = 4;
 const UNKNOWN: u32 = 5;
 const LEFT: u32 = 6;
 
-/// A entry's word: who waits, the permits taken, the tag.
+/// An entry's word: the newest of those who wait, the permits taken, the tag.
 #[derive(Clone, Copy)]
 struct State(u64);
 
 const NEWEST_BITS: u32 = 16;
 const PERMIT: u64 = 1 << NEWEST_BITS;
 const TAG_SHIFT: u32 = 24;
-/// The most that a entry can count.
-const PERMITS_MAX: u64 = (1 << (TAG_SHIFT - NEWEST_BITS)) - 1;
+/// The most permits that an entry can count.
+const PERMITS_COUNTED_MAX: u64 = (1 << (TAG_SHIFT - NEWEST_BITS)) - 1;
 
 impl State {
     const fn newest(self) -> u32 {
@@ -88,7 +92,7 @@ impl State {
     }
 
     const fn permits(self) -> u64 {
-        self.0 >> NEWEST_BITS & PERMITS_MAX
+        self.0 >> NEWEST_BITS & PERMITS_COUNTED_MAX
     }
 
     const fn tag(self) -> u64 {
@@ -101,8 +105,8 @@ impl State {
 }
 
 impl WordName {
-    /// Which entry it combines to, and its tag.
-    fn place(self) -> (usize, u64) {
+    /// Its entry, and its tag there.
+    fn entry_and_tag(self) -> (usize, u64) {
         // Fibonacci hashing, word by word.
         let mixed =
             self.0.iter().fold(0_u64, |mixed, word| (mixed.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -136,8 +140,8 @@ impl Seat {
         self.stage.store(stage, Ordering::Release);
     }
 
-    /// The rank stops to wait, or is the combiner. False: the other came first.
-    fn stop_waiting(&self, stage: u32) -> bool {
+    /// Ends the wait: the rank leaves, or is made the combiner. False: it had ended already.
+    fn end_wait(&self, stage: u32) -> bool {
         // PAIR stage.
         self.stage.compare_exchange(WAITING, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -150,14 +154,14 @@ pub enum Entered<'a, B: Board> {
     Permit(Permit<'a, B>),
     /// Another one's request may do it.
     Waits(Waiting<'a, B>),
-    /// By a request of its own, that concerns nobody else.
-    Aside,
+    /// By a request of its own, which nobody waits for.
+    Alone,
 }
 
 /// Begins an update. `permits`: how many the word has, the same for all ranks of the node. `seat`: the place on the node of a rank that may wait, and
 /// what it adds; its seat is this call's until it has been told, and for ever if it leaves.
 pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, seat: Option<(u32, u64)>) -> Entered<'_, B> {
-    let (number, tag) = name.place();
+    let (number, tag) = name.entry_and_tag();
     let entry = board.entry(number);
     loop {
         let state = entry.state();
@@ -166,14 +170,14 @@ pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, seat: Option<(u3
                 return Entered::Permit(Permit { board, name, number, behind: None });
             }
         } else if state.tag() != tag {
-            return Entered::Aside;
-        } else if state.permits() < permits.min(PERMITS_MAX) {
+            return Entered::Alone;
+        } else if state.permits() < permits.min(PERMITS_COUNTED_MAX) {
             if entry.exchange(state, State(state.0 + PERMIT)) {
                 return Entered::Permit(Permit { board, name, number, behind: None });
             }
         } else {
-            let Some((local, operand)) = seat else { return Entered::Aside };
-            let Some(seat) = board.seat(local) else { return Entered::Aside };
+            let Some((local, operand)) = seat else { return Entered::Alone };
+            let Some(seat) = board.seat(local) else { return Entered::Alone };
             seat.name.iter().zip(name.0).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
             seat.operand.store(operand, Ordering::Relaxed);
             seat.next.store(state.newest(), Ordering::Relaxed);
@@ -185,13 +189,13 @@ pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, seat: Option<(u3
     }
 }
 
-/// A request under way. Dropped, it is another rank's if one waits, and nobody's else.
+/// The right to one request, from before it is sent until it is answered. Dropped, it goes to a rank that waits, or is free.
 #[must_use]
 pub struct Permit<'a, B: Board> {
     board: &'a B,
     name: WordName,
     number: usize,
-    /// Whose update goes with the combiner's, and who is behind that one. None from the moment on when all were told.
+    /// The first of those whose updates go with this one; each seat says who is next. `None`: nobody, or all were told.
     behind: Option<u32>,
 }
 
@@ -200,22 +204,22 @@ pub struct Permit<'a, B: Board> {
 pub enum Told<'a, B: Board> {
     /// It is the combiner.
     Combines(Permit<'a, B>),
-    /// What the word was before, as far as it is as wide as that.
+    /// What its update has found; of a word of 32 bits, the low half.
     Answer(u64),
     /// Nothing was done for it.
     GoesAlone,
-    /// Its combiner's request has failed, which may or may not have been done.
+    /// The request that its update went with has failed, and may have been done.
     Unknown,
 }
 
 impl<B: Board> Permit<'_, B> {
-    /// What a request adds that does an update of `mine` first, and those of all whom it goes for.
+    /// What the request adds: `mine`, and what all add who go with it.
     #[must_use]
     pub fn total(&self, mine: u64) -> u64 {
         self.others().fold(mine, |total, (_, seat)| total.wrapping_add(seat.operand.load(Ordering::Relaxed)))
     }
 
-    /// The request has found `old`: tells the others what each of their updates has.
+    /// The request has found `old`, and `mine` was added first: tells each of the others what its update has found.
     pub fn answer(&mut self, old: u64, mine: u64) {
         let mut found = old.wrapping_add(mine);
         self.tell(|seat| {
@@ -239,18 +243,18 @@ impl<B: Board> Permit<'_, B> {
         let told: Vec<u32> = std::iter::from_fn(|| {
             let local = next?;
             let seat = self.board.seat(local)?;
-            // Before it is told: its seat may be in another stack then.
+            // Read before it is told: its seat may be in another stack then.
             next = seat.next();
             seat.tell(stage(seat));
             Some(local)
         })
-        .take(usize::from(u16::MAX))
+        .take(FOLLOWED_MAX)
         .collect();
-        // Behind all: a rank that sleeps is woken by a system call.
+        // After all are told: to wake a rank that sleeps takes a system call.
         told.into_iter().for_each(|local| self.board.wake(local));
     }
 
-    /// Turns a stack around, whose newest is `newest`, and leaves those out of it that wait for another word. The oldest.
+    /// Turns the stack around that begins at `newest`, and leaves out who waits for another word. Gives the oldest.
     fn turn_around(&self, newest: u32) -> Option<u32> {
         let (mut behind, mut at) = (0, newest);
         while let Some(local) = at.checked_sub(1)
@@ -261,6 +265,8 @@ impl<B: Board> Permit<'_, B> {
                 seat.next.store(behind, Ordering::Relaxed);
                 behind = at;
             } else {
+                // What is no list has an end all the same.
+                seat.next.store(0, Ordering::Relaxed);
                 seat.tell(GOES_ALONE);
                 self.board.wake(local);
             }
@@ -269,9 +275,9 @@ impl<B: Board> Permit<'_, B> {
         behind.checked_sub(1)
     }
 
-    /// Makes the first of these that has not left the combiner. False: there is none.
+    /// Makes a combiner of the first of these that has not left. False: there is none.
     fn hand_on(&self, oldest: Option<u32>) -> bool {
-        let combiner = chain(self.board, oldest).find(|(_, seat)| seat.stop_waiting(COMBINES));
+        let combiner = chain(self.board, oldest).find(|(_, seat)| seat.end_wait(COMBINES));
         combiner.map(|(local, _)| self.board.wake(local)).is_some()
     }
 }
@@ -279,12 +285,12 @@ impl<B: Board> Permit<'_, B> {
 /// The ranks of a list of seats that nobody else changes. More than there can be are not followed.
 fn chain<B: Board>(board: &B, first: Option<u32>) -> impl Iterator<Item = (u32, &Seat)> {
     let seat = move |local: u32| Some((local, board.seat(local)?));
-    std::iter::successors(first.and_then(seat), move |(_, at)| at.next().and_then(seat)).take(usize::from(u16::MAX))
+    std::iter::successors(first.and_then(seat), move |(_, at)| at.next().and_then(seat)).take(FOLLOWED_MAX)
 }
 
 impl<B: Board> Drop for Permit<'_, B> {
     fn drop(&mut self) {
-        // Who was not told hears nothing else any more: the request failed, or its caller panicked.
+        // Who was not told by now is told nothing else: the request failed, or its caller panicked.
         self.tell(|_| UNKNOWN);
         let entry = self.board.entry(self.number);
         loop {
@@ -336,7 +342,8 @@ impl<'a, B: Board> Waiting<'a, B> {
 
 impl<B: Board> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
-        if !self.is_told && !self.seat.stop_waiting(LEFT) && self.seat.stage.load(Ordering::Acquire) == COMBINES {
+        // PAIR stage.
+        if !self.is_told && !self.seat.end_wait(LEFT) && self.seat.stage.load(Ordering::Acquire) == COMBINES {
             drop(self.permit());
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 
 const WORD: WordName = WordName([7, 0, 64, 3 << 32]);
 
-/// Combiners and seats of a node, and the ranks that were woken, in order.
+/// Entries and seats of a node, and the ranks that were woken, in order.
 struct Node {
     entries: Vec<Entry>,
     seats: Vec<Seat>,
@@ -66,9 +66,12 @@ fn combines<'a>(waiting: &mut Waiting<'a, Node>) -> Permit<'a, Node> {
 }
 
 /// Another word that shares the entry of [`WORD`], but not its tag.
-fn neighbour() -> WordName {
-    let (number, tag) = WORD.place();
-    (1..).map(|word| WordName([word, 1, 1, 1])).find(|name| name.place().0 == number && name.place().1 != tag).unwrap()
+fn word_of_the_same_entry() -> WordName {
+    let (number, tag) = WORD.entry_and_tag();
+    (1..)
+        .map(|word| WordName([word, 1, 1, 1]))
+        .find(|name| name.entry_and_tag().0 == number && name.entry_and_tag().1 != tag)
+        .unwrap()
 }
 
 #[test]
@@ -92,21 +95,21 @@ fn who_waits_goes_with_the_one_that_waits_longest_and_all_find_what_they_would_h
 }
 
 #[test]
-fn a_word_has_as_many_lanes_as_were_asked_for_and_each_passes_on_what_waits() {
+fn a_word_has_as_many_permits_as_were_asked_for_and_each_goes_on_to_who_waits() {
     let node = Node::new(4);
     let permits = [(); 3].map(|()| permit(&node, WORD, 3));
-    assert!(matches!(enter(&node, WORD, 3, None), Entered::Aside), "who cannot wait");
+    assert!(matches!(enter(&node, WORD, 3, None), Entered::Alone), "who cannot wait");
     let Entered::Waits(mut waiting) = enter(&node, WORD, 3, Some((1, 1))) else { panic!("all permits are taken") };
     let [first, second, third] = permits;
     drop(second);
     let combiner = combines(&mut waiting);
-    assert!(matches!(enter(&node, WORD, 3, None), Entered::Aside), "it has the permit");
+    assert!(matches!(enter(&node, WORD, 3, None), Entered::Alone), "it has the permit");
     [first, third, combiner].into_iter().for_each(drop);
     assert!(node.is_idle());
 }
 
 #[test]
-fn who_comes_behind_the_leader_waits_for_the_next_one() {
+fn who_comes_after_the_combiner_was_made_waits_for_the_next_one() {
     let node = Node::new(4);
     let first = permit(&node, WORD, 1);
     let mut early = waits(&node, WORD, 0, 1);
@@ -140,14 +143,14 @@ fn what_fails_is_said_to_those_whose_update_it_was() {
 }
 
 #[test]
-fn words_that_share_a_combiner_do_not_combine() {
+fn words_that_share_an_entry_do_not_combine() {
     let node = Node::new(4);
     let first = permit(&node, WORD, 1);
-    let other = neighbour();
-    assert!(matches!(enter(&node, other, 1, Some((0, 1))), Entered::Aside));
+    let other = word_of_the_same_entry();
+    assert!(matches!(enter(&node, other, 1, Some((0, 1))), Entered::Alone));
     drop(first);
     let first = permit(&node, other, 1);
-    assert!(matches!(enter(&node, WORD, 1, Some((0, 1))), Entered::Aside));
+    assert!(matches!(enter(&node, WORD, 1, Some((0, 1))), Entered::Alone));
     drop(first);
     assert!(node.is_idle());
 }
@@ -190,7 +193,7 @@ fn nobody_waits_for_one_that_has_left() {
 }
 
 #[test]
-fn who_leaves_as_the_leader_passes_the_lane_on() {
+fn a_combiner_that_leaves_passes_its_permit_on() {
     let node = Node::new(4);
     let first = permit(&node, WORD, 1);
     let [gone, mut other] = [waits(&node, WORD, 0, 4), waits(&node, WORD, 1, 8)];
@@ -209,6 +212,13 @@ fn what_is_no_list_is_followed_to_no_end() {
         node.seats[at].next.store(next, Ordering::Relaxed);
         drop(first);
     }
+    // One that waits for another word, and is behind itself.
+    let node = Node::new(4);
+    let first = permit(&node, WORD, 1);
+    let _waiting = waits(&node, WORD, 0, 1);
+    node.seats[0].name[2].store(72, Ordering::Relaxed);
+    node.seats[0].next.store(1, Ordering::Relaxed);
+    drop(first);
 }
 
 #[test]
@@ -227,7 +237,7 @@ fn threads_that_add_all_at_once_find_every_value_once() {
     };
     let update = |local| match enter(&node, WORD, 2, Some((local, 1))) {
         Entered::Permit(permit) => send(permit),
-        Entered::Aside => unreachable!("there is one word"),
+        Entered::Alone => unreachable!("there is one word"),
         Entered::Waits(mut waiting) => loop {
             match waiting.look() {
                 None => std::thread::yield_now(),

@@ -61,7 +61,7 @@ impl NodeSegment {
 
     /// Where the ranks of this node combine updates.
     pub fn combining(self: &Arc<Self>) -> NodeCombining {
-        let entries = self.part(self.layout.combining, ENTRIES as u32);
+        let entries = self.part(self.layout.entries, ENTRIES as u32);
         let seats = self.part(self.layout.seats, self.layout.local_ranks);
         NodeCombining {
             entries: Found::new(entries, Arc::clone(self)),

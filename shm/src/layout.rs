@@ -1,7 +1,7 @@
 //! The node's segment: where eventcounts, queues, stripe locks, cells and counters of its ranks lie.
 //!
 //! ```text
-//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines │ combining │ seats │ states of sync areas ║ sync area 0 ║ … ║ counters of local rank 0 ║ …
+//!   header │ eventcounts │ inboxes │ cells in use │ stripe locks ║ cells ║ boxes of local rank 0 ║ … ║ lines │ entries of combining │ seats │ states of sync areas ║ sync area 0 ║ … ║ counters of local rank 0 ║ …
 //!          by local rank                                   ║ = starts on a page
 //! ```
 //!

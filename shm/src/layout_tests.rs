@@ -118,7 +118,7 @@ fn the_parts_of_a_layout_never_overlap() {
             (layout.cells, u64::from(cell_count(local)) * size_of::<Cell>() as u64),
             (layout.boxes, locals * BOXES_STRIDE),
             (layout.lines, locals * size_of::<Lines>() as u64),
-            (layout.combining, (ENTRIES * size_of::<Entry>()) as u64),
+            (layout.entries, (ENTRIES * size_of::<Entry>()) as u64),
             (layout.seats, locals * size_of::<Seat>() as u64),
             (layout.area_states, u64::from(SYNC_AREAS) * size_of::<AreaState>() as u64),
             (layout.areas, u64::from(SYNC_AREAS) * layout.areas_stride),

@@ -38,8 +38,9 @@ pub(crate) struct Layout {
     pub(crate) boxes: u64,
     /// Where the ranks meet.
     pub(crate) lines: u64,
-    /// Where they combine updates: the words that are updated, and who waits for that.
-    pub(crate) combining: u64,
+    /// Where they combine updates: the words that are updated.
+    pub(crate) entries: u64,
+    /// Who waits for that.
     pub(crate) seats: u64,
     /// Who has the sync areas, and they.
     pub(crate) area_states: u64,
@@ -70,8 +71,8 @@ impl Layout {
         let cells_bytes = u64::from(cell_count(local_ranks)) * size_of::<Cell>() as u64;
         let boxes = (cells + cells_bytes).next_multiple_of(PAGE_BYTES);
         let lines = boxes + locals * BOXES_STRIDE;
-        let combining = lines + locals * size_of::<Lines>() as u64;
-        let seats = combining + (ENTRIES * size_of::<Entry>()) as u64;
+        let entries = lines + locals * size_of::<Lines>() as u64;
+        let seats = entries + (ENTRIES * size_of::<Entry>()) as u64;
         let area_states = seats + locals * size_of::<Seat>() as u64;
         let areas = (area_states + u64::from(SYNC_AREAS) * size_of::<AreaState>() as u64).next_multiple_of(PAGE_BYTES);
         let slots = (locals * size_of::<Lines>() as u64).next_multiple_of(PAGE_BYTES);
@@ -89,7 +90,7 @@ impl Layout {
             cells,
             boxes,
             lines,
-            combining,
+            entries,
             seats,
             area_states,
             areas,

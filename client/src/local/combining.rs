@@ -1,4 +1,6 @@
 //! Where the ranks of this node combine updates, and whether this rank may wait there.
+//!
+//! PAIR seat: who gives the seat back (Release) has read what it was told; who takes it next (Acquire) writes it.
 
 use std::sync::Arc;
 
@@ -9,14 +11,14 @@ use crate::local::layout::Layout;
 
 /// Requests for one word that keep its server busy, from all nodes together: of more, some would only wait there, and could go together instead.
 const REQUESTS_AT_A_WORD: u64 = 16;
-/// One alone would leave a node where few ranks want the word with half as many requests under way.
+/// With one permit half of the ranks would wait while the request of the others is under way.
 const PERMITS_MIN: u64 = 2;
 const PERMITS_MAX: u64 = 4;
 
 /// See the module.
 pub(crate) struct Combining {
     pub(crate) board: NodeCombining,
-    /// Of each word.
+    /// How many each word has on this node.
     pub(crate) permits: u64,
     is_seat_used: AtomicBool,
 }
@@ -37,9 +39,9 @@ impl Combining {
         })
     }
 
-    /// `None`: another thread waits there, or one has left it.
+    /// `None`: another thread waits in it, or one left it when a rank died.
     pub(crate) fn take_seat(&self) -> Option<OwnSeat<'_>> {
-        // Relaxed to find it used; with Acquire it is what the thread before has left.
+        // PAIR seat.
         let is_taken = self.is_seat_used.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_taken.then_some(OwnSeat(&self.is_seat_used))
     }
@@ -48,6 +50,7 @@ impl Combining {
 impl OwnSeat<'_> {
     /// This rank waits there no more, and was told what came of it, or never waited.
     pub(crate) fn give_back(self) {
+        // PAIR seat.
         self.0.store(false, Ordering::Release);
     }
 }

@@ -50,8 +50,8 @@ pub(crate) enum Drive<'a> {
     FlagBarrier,
     /// What handlers of active messages bring about, which this thread runs.
     Handlers,
-    /// What another rank of this node does for this one, which notifies the eventcount. Active messages are taken in but not run: that rank
-    /// may be waiting for this one to do the same.
+    /// What another rank of this node does for this one, which notifies the eventcount. Active messages are taken in but not run: others may
+    /// wait for this rank by then, and a handler may wait for one of them.
     Neighbour,
     /// A free cell to send with. Active messages are taken in but not run: one of them may be what sends.
     Cells,

@@ -50,7 +50,7 @@ fn update(node: &Node, local: u32) -> u64 {
     let mine = 1 << (8 * local);
     match enter(node, WORD, 1, Some((local, mine))) {
         Entered::Permit(permit) => send(node, permit, mine),
-        Entered::Aside => panic!("there is one word"),
+        Entered::Alone => panic!("there is one word"),
         Entered::Waits(mut waiting) => loop {
             match waiting.look() {
                 None => thread::yield_now(),
@@ -91,7 +91,7 @@ fn loom_three_ranks_add_and_find_what_they_would_have_found_one_after_the_other(
 }
 
 #[test]
-fn loom_a_rank_that_comes_again_with_the_same_seat_is_told_twice() {
+fn loom_a_rank_that_waits_again_in_its_seat_hears_what_each_update_found() {
     check(Some(2), || {
         let node = Node::new();
         let other = {
@@ -108,11 +108,11 @@ fn loom_a_rank_that_comes_again_with_the_same_seat_is_told_twice() {
     });
 }
 
-/// Whether something comes of an update whose combiner may leave.
+/// An update of which nobody is answered: whoever has the permit drops it. It ends all the same.
 fn comes_through(node: &Node, local: u32) {
     match enter(node, WORD, 1, Some((local, 1))) {
         Entered::Permit(permit) => drop(permit),
-        Entered::Aside => panic!("there is one word"),
+        Entered::Alone => panic!("there is one word"),
         Entered::Waits(mut waiting) => loop {
             match waiting.look() {
                 None => thread::yield_now(),

@@ -93,7 +93,7 @@ const MUCH: &[Layout] = &[
 const CROWD: &[Layout] = &[Layout::new(96, 12)];
 /// Several ranks of other nodes use the server of rank 0.
 const ONE_SERVER: &[Layout] = &[Layout::new(6, 6), Layout::new(16, 4)];
-/// More ranks on a node than have requests under way for one word, few nodes and many.
+/// More ranks on a node than a word has permits there, on few nodes and on many.
 const ONE_WORD: &[Layout] = &[Layout::new(12, 2), Layout::new(27, 9)];
 /// One node that has few ranks, or many.
 const ONE_NODE: &[Layout] = &[Layout::new(2, 1), Layout::new(16, 1)];

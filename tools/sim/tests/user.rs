@@ -433,7 +433,7 @@ fn each_of_many_updates_of_one_word_finds_what_those_before_it_left_whatever_bre
 }
 
 #[test]
-fn many_ranks_of_a_node_update_one_word_by_fewer_requests() {
+fn many_ranks_of_a_node_update_one_word_in_less_time_each() {
     let time = |ranks: u32, nodes: u32| {
         let report = run_on(Machine::cluster(), ranks, nodes, |world: World| {
             add_to_one_word(&world)?;
