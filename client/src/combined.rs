@@ -1,16 +1,16 @@
 //! Additions to a word of another node that several ranks of this one want at once: one request for many (`longarm_shm::combining`).
 //!
-//! What is combined: additions whose callers wait, in jobs that the first death ends ([`Combining`](crate::local::combining::Combining)). A rank that has
-//! something under way to that node does not wait for another one's request, which could overtake it.
+//! What is combined: additions whose callers wait, in jobs that the first death ends ([`Combining`](crate::local::combining::Combining)), by ranks that have
+//! nothing under way to the word's node. The request of another rank could overtake that, and those who wait for this rank's would wait for it too.
 
 use longarm_proto::{Rmw, RmwOp, RmwWidth, WindowRef};
 use longarm_shm::combining::{self, Entered, Permit, Told, Waiting, WordName};
+use longarm_shm::sync::Ordering;
 use longarm_shm::{CounterKind, NodeCombining};
 
 use crate::client::Client;
 use crate::endpoint::Endpoint;
 use crate::error::{LostHow, Operation, RmwError, TransferError};
-use crate::local::combining::OwnSeat;
 use crate::path::Aim;
 use crate::progress::pace::Drive;
 use crate::progress::waits::Awaited;
@@ -31,9 +31,9 @@ fn mask(rmw: Rmw) -> u64 {
     }
 }
 
-/// Nothing under way, nothing unconfirmed, and the connection works.
-fn has_nothing_under_way(endpoint: &Endpoint) -> bool {
-    !endpoint.is_unconfirmed() && !endpoint.is_busy() && !endpoint.has_transfers() && endpoint.broken().is_none()
+/// Nothing under way, nothing unconfirmed, and a connection over which a request goes out at once.
+fn is_at_rest(endpoint: &Endpoint) -> bool {
+    endpoint.is_up() && !endpoint.is_unconfirmed() && !endpoint.is_busy() && !endpoint.has_transfers()
 }
 
 impl Client {
@@ -41,29 +41,30 @@ impl Client {
     /// goes alone.
     pub(crate) fn rmw_combined(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Option<Result<u64, RmwError>> {
         let combining = self.local.combining.as_ref()?;
-        if rmw.op != RmwOp::FetchAdd {
+        if rmw.op != RmwOp::FetchAdd || !self.may_combine(aim) {
             return None;
         }
-        let seat = self.may_wait(aim).then(|| combining.take_seat()).flatten();
-        let me = self.local.layout.local_of(self.local.layout.me());
-        let shown = seat.as_ref().map(|_| (me, rmw.operand));
-        match combining::enter(&combining.board, name(aim, offset, rmw), combining.permits, shown) {
-            Entered::Waits(waiting) => {
-                let seat = seat.expect("who has none does not wait");
-                Some(self.rmw_behind_others((waiting, seat), aim, offset, rmw))
-            }
-            entered => {
-                seat.into_iter().for_each(OwnSeat::give_back);
-                let Entered::Permit(permit) = entered else { return None };
-                Some(self.rmw_for_all(permit, aim, offset, rmw))
-            }
-        }
+        // Kept until the update is done: a waker that runs meanwhile, and updates another word, must not wait for who may wait for this one.
+        let seat = combining.take_seat()?;
+        let shown = (self.local.layout.local_of(self.local.layout.me()), rmw.operand);
+        let result = match combining::enter(&combining.board, name(aim, offset, rmw), combining.permits, shown) {
+            Entered::Permit(permit) => Some(self.rmw_for_all(permit, aim, offset, rmw)),
+            Entered::Waits(waiting) => match self.wait_behind_others(waiting, aim) {
+                Ok(told) => Some(self.rmw_as_told(told, aim, offset, rmw)),
+                // Somebody may look at the seat at any time: it is not given back.
+                Err(lost) => return Some(Err(lost)),
+            },
+            Entered::Alone => None,
+        };
+        seat.give_back();
+        result
     }
 
-    /// Whether another rank's request may do what this one wants: nothing of its own that it could overtake is under way.
-    fn may_wait(&self, aim: Aim<'_>) -> bool {
+    /// Whether others may wait for a request of this rank, and it for theirs: its own would go out at once, and there is nothing that theirs
+    /// could overtake.
+    fn may_combine(&self, aim: Aim<'_>) -> bool {
         let endpoint = self.progress.endpoint_if_open(self.local.layout.node_of(aim.rank));
-        !self.local.failures.any() && endpoint.is_some_and(has_nothing_under_way)
+        !self.local.failures.any() && endpoint.is_some_and(is_at_rest)
     }
 
     /// Sends one request for this update and those that go with it, and tells their ranks.
@@ -74,35 +75,38 @@ impl Client {
         offset: u64,
         rmw: Rmw,
     ) -> Result<u64, RmwError> {
-        let total = permit.total(rmw.operand) & mask(rmw);
-        let result = self.rmw_alone(aim, offset, Rmw { operand: total, ..rmw });
+        let total = Rmw { operand: permit.total(rmw.operand) & mask(rmw), ..rmw };
+        let asked = self.ask_rmw(aim, offset, total).inspect_err(|_| permit.refused())?;
+        let result = self.await_rmw(asked, aim.rank);
         match &result {
             Ok(old) => permit.answer(*old, rmw.operand),
             // Nothing was done. Each asks for itself, and hears what is wrong.
             Err(RmwError::Transfer(TransferError::Refused { .. })) => permit.refused(),
+            // The permit tells them that nobody knows.
             Err(_) => {}
         }
         result
     }
 
     /// Waits until another rank has done this update, or has left it to this one.
-    fn rmw_behind_others(
+    ///
+    /// # Errors
+    /// After a death, and when this rank leaves the job. The update may have been done, or may be done by then.
+    fn wait_behind_others<'a>(
         &self,
-        (mut waiting, seat): (Waiting<'_, NodeCombining>, OwnSeat<'_>),
+        mut waiting: Waiting<'a, NodeCombining>,
         aim: Aim<'_>,
-        offset: u64,
-        rmw: Rmw,
-    ) -> Result<u64, RmwError> {
-        let awaited = Awaited::rank(Operation::Rmw, aim.rank);
-        let told = self.wait_for(Drive::Neighbour, awaited, || {
+    ) -> Result<Told<'a, NodeCombining>, RmwError> {
+        let told = self.wait_for(Drive::Neighbour, Awaited::rank(Operation::Rmw, aim.rank), || {
             let told = waiting.look();
-            (told.is_some() || self.local.failures.any()).then_some(told)
+            let is_over = told.is_some() || self.local.failures.any() || self.progress.closed.load(Ordering::Acquire);
+            is_over.then_some(told)
         });
-        let Some(told) = told else {
-            // The first death is the reason. The seat is not used again: nobody waits after a death.
-            return Err(self.local.lost_rank(Operation::Rmw, aim.rank, LostHow::Closed).into());
-        };
-        seat.give_back();
+        // A death is the reason, if there is one.
+        told.ok_or_else(|| self.local.lost_rank(Operation::Rmw, aim.rank, LostHow::Finalized).into())
+    }
+
+    fn rmw_as_told(&self, told: Told<'_, NodeCombining>, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
         match told {
             Told::Combines(permit) => self.rmw_for_all(permit, aim, offset, rmw),
             Told::GoesAlone => self.rmw_alone(aim, offset, rmw),
@@ -111,6 +115,8 @@ impl Client {
                 Ok(old & mask(rmw))
             }
             Told::Unknown => {
+                // If the word's node is gone, this rank hears how when it asks for the word itself.
+                self.rmw_alone(aim, offset, Rmw { op: RmwOp::Fetch, operand: 0, ..rmw })?;
                 let why = "that of another rank of this node, whose request carried this update too; the update may have been done";
                 Err(self.local.lost_rank(Operation::Rmw, aim.rank, LostHow::Failed(why.into())).into())
             }

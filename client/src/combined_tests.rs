@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use longarm_proto::{Rank, Refusal, Request};
+use longarm_proto::{NodeId, Rank, Refusal, Request};
 use parking_lot::Mutex;
 
 use super::*;
@@ -34,7 +34,7 @@ fn board(rank: &MockRank) -> &'static NodeCombining {
 fn enter(rank: &MockRank, rmw: Rmw) -> Entered<'static, NodeCombining> {
     let aim = Aim { operation: Operation::Rmw, window: &rank.window, rank: THERE };
     let permits = rank.client.local.combining.as_ref().unwrap().permits;
-    combining::enter(board(rank), name(aim, OFFSET, rmw), permits, Some((1, rmw.operand)))
+    combining::enter(board(rank), name(aim, OFFSET, rmw), permits, (1, rmw.operand))
 }
 
 /// All permits, taken by others.
@@ -66,14 +66,15 @@ fn operands(asked: &[Request]) -> Vec<u64> {
 fn before_another(
     world: &MockWorld,
     rank: &MockRank,
-    mine: Rmw,
-    others: Rmw,
+    (mine, others): (Rmw, Rmw),
+    meanwhile: impl FnOnce() + Send + 'static,
 ) -> (Result<u64, RmwError>, Told<'static, NodeCombining>) {
     let mut permits = all_permits(rank, mine);
     let (told, neighbour) = (Arc::new(Mutex::new(None)), world.rank(Rank(1)));
     let waiting = Arc::clone(&told);
     rank.time.at_next_rest(move || {
         *waiting.lock() = Some(waits(&neighbour, others));
+        meanwhile();
         permits.clear();
     });
     let found = update(rank, mine);
@@ -104,7 +105,7 @@ fn the_rank_that_waits_longest_asks_once_for_all() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     rank.set_memory(THERE, OFFSET, &100_u64.to_le_bytes());
-    let (found, told) = before_another(&world, &rank, add(7), add(5));
+    let (found, told) = before_another(&world, &rank, (add(7), add(5)), || {});
     assert_eq!((found.unwrap(), operands(&rank.asked(1)), rank.word(THERE, OFFSET)), (100, vec![12], 112));
     assert!(matches!(told, Told::Answer(107)));
     // Nobody has a permit any more, and the seat is free again.
@@ -130,7 +131,7 @@ fn sums_of_words_of_32_bits_carry_into_nothing() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     let narrow = |operand: u32| Rmw { width: RmwWidth::W32, operand: operand.into(), ..add(0) };
-    let (found, told) = before_another(&world, &rank, narrow(u32::MAX), narrow(3));
+    let (found, told) = before_another(&world, &rank, (narrow(u32::MAX), narrow(3)), || {});
     assert_eq!((found.unwrap(), operands(&rank.asked(1)), rank.word(THERE, OFFSET)), (0, vec![2], 2));
     assert!(matches!(told, Told::Answer(found) if found as u32 == u32::MAX));
     // Who is told more than the word has looks at the word's bits alone.
@@ -158,7 +159,7 @@ fn who_goes_with_a_request_that_is_refused_is_told_to_go_alone() {
     let world = MockWorld::that_a_death_ends();
     let rank = rank(&world);
     rank.server(1).lock().refuses = Some(Refusal::FreedWindow);
-    let (found, told) = before_another(&world, &rank, add(7), add(5));
+    let (found, told) = before_another(&world, &rank, (add(7), add(5)), || {});
     assert!(found.is_err() && matches!(told, Told::GoesAlone));
 }
 
@@ -168,7 +169,43 @@ fn nobody_knows_what_came_of_a_request_whose_connection_broke() {
     let rank = rank(&world);
     let lost = behind_another(&rank, drop).unwrap_err().to_string();
     assert!(lost.contains("rmw failed: rank 2 (node 1)") && lost.ends_with("the update may have been done"), "{lost}");
-    assert_eq!(rank.asked(1), []);
+    assert!(matches!(&rank.asked(1)[..], [Request::Rmw { rmw, .. }] if rmw.op == RmwOp::Fetch), "whether it is gone");
+}
+
+#[test]
+fn who_hears_that_nobody_knows_says_how_the_node_ended_if_it_did() {
+    let world = MockWorld::that_a_death_ends();
+    let rank = rank(&world);
+    let client = Arc::clone(&rank.client);
+    let died = behind_another(&rank, move |permit| {
+        drop(permit);
+        client.failures().note(crate::Death { rank: Rank(2), how: "was killed by a test".into() });
+    });
+    let died = died.unwrap_err().to_string();
+    assert!(died.contains("rank 2 (node 1) was killed by a test"), "{died}");
+}
+
+#[test]
+fn who_goes_with_a_request_that_was_never_sent_is_told_to_go_alone() {
+    let world = MockWorld::that_a_death_ends();
+    let rank = rank(&world);
+    let client = Arc::clone(&rank.client);
+    let give_up = move || client.progress.endpoint_if_open(NodeId(1)).unwrap().give_up(LostHow::Closed);
+    let (found, told) = before_another(&world, &rank, (add(7), add(5)), give_up);
+    assert!(found.unwrap_err().to_string().contains("closed the connection"));
+    assert!(matches!(told, Told::GoesAlone));
+}
+
+#[test]
+fn who_leaves_the_job_waits_for_nobody() {
+    let world = MockWorld::that_a_death_ends();
+    let rank = rank(&world);
+    let permits = all_permits(&rank, add(0));
+    let client = Arc::clone(&rank.client);
+    rank.time.at_next_rest(move || client.close());
+    let left = update(&rank, add(1)).unwrap_err().to_string();
+    assert!(left.contains("this rank has finalized its world"), "{left}");
+    drop(permits);
 }
 
 #[test]
@@ -200,7 +237,7 @@ fn what_may_not_wait_for_others_goes_alone() {
     update(&rank, add(1)).unwrap();
     assert_eq!(rank.word(THERE, OFFSET), u64::from_le_bytes([1; 8]) + 1);
     rank.asked(1);
-    // Another thread waits in this rank's seat.
+    // Another thread of this rank does the same.
     let seat = rank.client.local.combining.as_ref().unwrap().take_seat().unwrap();
     update(&rank, add(2)).unwrap();
     seat.give_back();

@@ -1,5 +1,7 @@
 //! Read-modify-write of one integer.
 
+use std::sync::Arc;
+
 use longarm_proto::{Rank, Request, Rmw, RmwWord};
 use longarm_shm::{AmoError, CounterKind};
 
@@ -8,7 +10,11 @@ use crate::completion::{Completion, CompletionPart};
 use crate::endpoint::{Endpoint, Payload, Sending, Token, Updates};
 use crate::error::{Operation, RmwError};
 use crate::path::{Aim, Location};
+use crate::progress::assist::Expecting;
 use crate::window::ClientWindow;
+
+/// A request whose answer is waited for, and the server's leave to be quiet about it meanwhile.
+pub(crate) type Asked<'a> = (Arc<Completion>, Option<Expecting<'a>>);
 
 impl Client {
     /// Does one read-modify-write on an aligned word of a rank's part and gives the old value, zero-extended.
@@ -37,11 +43,20 @@ impl Client {
 
     /// By a request of its own, if it is not done here.
     pub(crate) fn rmw_alone(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        let Aim { window, rank, .. } = aim;
+        let asked = self.ask_rmw(aim, offset, rmw)?;
+        self.await_rmw(asked, aim.rank)
+    }
+
+    /// Sends the request of one whose caller waits for it, or does it here. After an error nothing was sent.
+    pub(crate) fn ask_rmw(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<Asked<'_>, RmwError> {
         let (completion, part) = Completion::begin();
         let expecting = self.progress.expect_answer();
-        self.begin_rmw(window, rank, offset, rmw, (&part, Sending::Now))?;
-        drop(part);
+        self.begin_rmw(aim.window, aim.rank, offset, rmw, (&part, Sending::Now))?;
+        Ok((completion, expecting))
+    }
+
+    /// Waits for its old value.
+    pub(crate) fn await_rmw(&self, (completion, expecting): Asked<'_>, rank: Rank) -> Result<u64, RmwError> {
         self.wait_toward((Operation::Rmw, rank), &completion, expecting);
         self.local.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())

@@ -7,7 +7,8 @@
 //! it and sends its own update. A rank that finds all of them taken writes what it adds into its *seat*, and pushes the seat onto the entry's stack. When
 //! the request of a permit is answered, its rank takes the whole stack, turns it around, so that the oldest comes first, and hands the permit to that
 //! one, the *combiner*; without a stack it frees the permit. The combiner sends the sum for all, and tells each what it has found. So nobody waits for
-//! others to come, the more ranks there are the more go together, and each waits for two requests at most: one under way, and the one it goes with.
+//! others to come, the more ranks there are the more go together, and each waits for two requests at most: one under way, and the one it goes
+//! with, unless that is refused.
 //!
 //! ```text
 //!   entry:   tag of the word │ permits taken │ newest: rank 3
@@ -158,9 +159,9 @@ pub enum Entered<'a, B: Board> {
     Alone,
 }
 
-/// Begins an update. `permits`: how many the word has, the same for all ranks of the node. `seat`: the place on the node of a rank that may wait, and
-/// what it adds; its seat is this call's until it has been told, and for ever if it leaves.
-pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, seat: Option<(u32, u64)>) -> Entered<'_, B> {
+/// Begins an update of a rank, which is at a place on the node and adds something. `permits`: how many the word has, the same for all ranks of the node.
+/// The rank's seat is this call's until it has been told, and for ever if it leaves.
+pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, (local, operand): (u32, u64)) -> Entered<'_, B> {
     let (number, tag) = name.entry_and_tag();
     let entry = board.entry(number);
     loop {
@@ -176,7 +177,6 @@ pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, seat: Option<(u3
                 return Entered::Permit(Permit { board, name, number, behind: None });
             }
         } else {
-            let Some((local, operand)) = seat else { return Entered::Alone };
             let Some(seat) = board.seat(local) else { return Entered::Alone };
             seat.name.iter().zip(name.0).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
             seat.operand.store(operand, Ordering::Relaxed);

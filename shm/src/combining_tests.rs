@@ -3,6 +3,8 @@ use std::sync::Mutex;
 
 use super::*;
 
+/// A rank without a seat.
+const NOBODY: (u32, u64) = (99, 1);
 const WORD: WordName = WordName([7, 0, 64, 3 << 32]);
 
 /// Entries and seats of a node, and the ranks that were woken, in order.
@@ -45,14 +47,14 @@ impl Board for Node {
 }
 
 fn permit(node: &Node, name: WordName, permits: u64) -> Permit<'_, Node> {
-    match enter(node, name, permits, None) {
+    match enter(node, name, permits, NOBODY) {
         Entered::Permit(permit) => permit,
         _ => panic!("there is a free permit"),
     }
 }
 
 fn waits(node: &Node, name: WordName, local: u32, operand: u64) -> Waiting<'_, Node> {
-    match enter(node, name, 1, Some((local, operand))) {
+    match enter(node, name, 1, (local, operand)) {
         Entered::Waits(waiting) => waiting,
         _ => panic!("there is no free permit"),
     }
@@ -98,12 +100,12 @@ fn who_waits_goes_with_the_one_that_waits_longest_and_all_find_what_they_would_h
 fn a_word_has_as_many_permits_as_were_asked_for_and_each_goes_on_to_who_waits() {
     let node = Node::new(4);
     let permits = [(); 3].map(|()| permit(&node, WORD, 3));
-    assert!(matches!(enter(&node, WORD, 3, None), Entered::Alone), "who cannot wait");
-    let Entered::Waits(mut waiting) = enter(&node, WORD, 3, Some((1, 1))) else { panic!("all permits are taken") };
+    assert!(matches!(enter(&node, WORD, 3, NOBODY), Entered::Alone), "who has no seat");
+    let Entered::Waits(mut waiting) = enter(&node, WORD, 3, (1, 1)) else { panic!("all permits are taken") };
     let [first, second, third] = permits;
     drop(second);
     let combiner = combines(&mut waiting);
-    assert!(matches!(enter(&node, WORD, 3, None), Entered::Alone), "it has the permit");
+    assert!(matches!(enter(&node, WORD, 3, NOBODY), Entered::Alone), "it has the permit");
     [first, third, combiner].into_iter().for_each(drop);
     assert!(node.is_idle());
 }
@@ -147,10 +149,10 @@ fn words_that_share_an_entry_do_not_combine() {
     let node = Node::new(4);
     let first = permit(&node, WORD, 1);
     let other = word_of_the_same_entry();
-    assert!(matches!(enter(&node, other, 1, Some((0, 1))), Entered::Alone));
+    assert!(matches!(enter(&node, other, 1, (0, 1)), Entered::Alone));
     drop(first);
     let first = permit(&node, other, 1);
-    assert!(matches!(enter(&node, WORD, 1, Some((0, 1))), Entered::Alone));
+    assert!(matches!(enter(&node, WORD, 1, (0, 1)), Entered::Alone));
     drop(first);
     assert!(node.is_idle());
 }
@@ -235,7 +237,7 @@ fn threads_that_add_all_at_once_find_every_value_once() {
         permit.answer(old, 1);
         old
     };
-    let update = |local| match enter(&node, WORD, 2, Some((local, 1))) {
+    let update = |local| match enter(&node, WORD, 2, (local, 1)) {
         Entered::Permit(permit) => send(permit),
         Entered::Alone => unreachable!("there is one word"),
         Entered::Waits(mut waiting) => loop {

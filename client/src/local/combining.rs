@@ -23,7 +23,7 @@ pub(crate) struct Combining {
     is_seat_used: AtomicBool,
 }
 
-/// This rank's seat, in the hands of one thread.
+/// This rank's seat, in the hands of one thread. Dropped, it is used for ever.
 pub(crate) struct OwnSeat<'a>(&'a AtomicBool);
 
 impl Combining {
@@ -39,7 +39,7 @@ impl Combining {
         })
     }
 
-    /// `None`: another thread waits in it, or one left it when a rank died.
+    /// `None`: another thread combines just now, or one left it when a rank died.
     pub(crate) fn take_seat(&self) -> Option<OwnSeat<'_>> {
         // PAIR seat.
         let is_taken = self.is_seat_used.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -48,7 +48,7 @@ impl Combining {
 }
 
 impl OwnSeat<'_> {
-    /// This rank waits there no more, and was told what came of it, or never waited.
+    /// Nobody of the node looks at it any more.
     pub(crate) fn give_back(self) {
         // PAIR seat.
         self.0.store(false, Ordering::Release);

@@ -197,7 +197,7 @@ impl Client {
                 if self.drive(drive, pace) | (drive.runs_handlers(self.is_attended()) && self.run_active()) {
                     return is_over();
                 }
-                if matches!(drive, Drive::Neighbour | Drive::Cells) && self.has_active() {
+                if matches!(drive, Drive::Cells) && self.has_active() {
                     self.local.my_eventcount().notify(); // For the thread that runs active messages.
                     // In a simulation that runs only while this one rests, and what follows does not: it was notified just now.
                     if self.progress.time.rest(RestOn::Links, Some(CALL_NAP)) {
