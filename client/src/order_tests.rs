@@ -130,6 +130,41 @@ fn what_was_lost_with_a_node_is_said_by_the_next_quiet_and_by_no_other() {
 }
 
 #[test]
+fn the_old_value_of_a_word_says_that_all_before_it_is_done_and_nothing_of_what_follows() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let add = |operand| Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand, compare: 0 };
+    let update = || rank.client.rmw(&rank.window, THERE, 8000, add(1)).unwrap();
+    // Behind a put that asks for nothing, and one that has asked already.
+    start(&rank, 2000);
+    start(&rank, 2000);
+    update();
+    rank.client.quiet().unwrap();
+    rank.client.put(&rank.window, THERE, 0, [1; 8][..].into()).unwrap();
+    update();
+    rank.client.quiet().unwrap();
+    assert_eq!(quiets(&rank, 1), 0);
+    // A put between the request and its reply, which goes out by itself or waits for others to go with.
+    for bytes in [2000, 8] {
+        rank.server(1).lock().stand_still();
+        let (completion, part) = Completion::begin();
+        rank.client.start_rmw(&rank.window, THERE, 8000, add(1), &part).unwrap();
+        drop(part);
+        start(&rank, bytes);
+        let server = rank.server(1);
+        rank.time.at_next_rest(move || server.lock().go_on());
+        rank.client.wait_completion(Awaited::anyone(Operation::Wait), &completion);
+        rank.client.quiet().unwrap();
+        assert_eq!(quiets(&rank, 1), 1, "{bytes} bytes");
+    }
+    // What was refused before is said all the same.
+    rank.server(1).lock().refuses = Some(Refusal::OutOfMemory);
+    start(&rank, 2000);
+    update();
+    rank.client.quiet().unwrap_err();
+    rank.client.quiet().unwrap();
+}
+
+#[test]
 fn the_reply_of_another_operation_is_no_quiet() {
     let rank = MockWorld::new().rank(Rank(0));
     start(&rank, 2000);

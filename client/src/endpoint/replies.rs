@@ -80,7 +80,10 @@ impl State {
             Reply::Done(Token::Acknowledge) => driven.completed |= self.is_acknowledged(),
             Reply::Done(token) => drop(token),
             Reply::Granted { token, inherited } => end_with(token, inherited.into()),
-            Reply::Value { token, value } => end_with(token, value),
+            Reply::Value { token, value } => {
+                self.old_value_came();
+                end_with(token, value);
+            }
             Reply::Refused { token: Some(token), refusal, detail, .. } => {
                 if matches!(&token, Token::Data { cursor, .. } if cursor.remaining() > EAGER_BYTES_MAX) {
                     self.large_get_is_over();

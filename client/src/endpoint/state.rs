@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) keepalive: Keepalive,
     /// The last acknowledgement that was begun.
     pub(super) last_acknowledgement: RequestId,
+    /// The last read-modify-write whose old value is a reply, which comes behind all that was asked for before.
+    last_rmw: RequestId,
     /// Something was issued that no reply has confirmed.
     pub(super) unconfirmed: bool,
     /// What waits to be sent waits for company.
@@ -106,6 +108,7 @@ impl State {
             unanswered: None,
             keepalive: Keepalive::default(),
             last_acknowledgement: RequestId(0),
+            last_rmw: RequestId(0),
             unconfirmed: false,
             gathering: false,
             several: false,
@@ -229,6 +232,12 @@ impl State {
         (self.acknowledgements.due > 0 && is_last).then_some(self.last_acknowledgement)
     }
 
+    /// An old value has come. If it was asked for behind all others, all of them are done, as behind a quiet.
+    pub(super) fn old_value_came(&mut self) {
+        let is_last = self.last_rmw == self.initiator.last() && self.initiator.outstanding() == 0;
+        self.unconfirmed &= !is_last || self.coalesced.is_some();
+    }
+
     /// Puts a request behind all others.
     pub(super) fn begin(&mut self, request: &Request, token: Option<Token>, payload: Payload<'_>) {
         if !mutation(Mutation::CoalescedLate) {
@@ -243,7 +252,10 @@ impl State {
         }
         self.acknowledgements.asked(request);
         self.scratch.clear();
-        self.initiator.begin(request, token, &mut self.scratch);
+        let number = self.initiator.begin(request, token, &mut self.scratch);
+        if matches!(request, Request::Rmw { .. }) {
+            self.last_rmw = number;
+        }
         if let Payload::Headed(head, _) = &payload {
             self.scratch.extend_from_slice(head);
         }
