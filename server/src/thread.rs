@@ -56,6 +56,11 @@ pub struct Server {
     moves: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
     spin: Duration,
+    /// Whether it also looks while no thread rests, because ranks leave it a processor: a sleeper would have to be woken for each request of
+    /// another node while its rank computes, or waits elsewhere.
+    has_processor: bool,
+    /// A thread that waits in a call has not got the engine: it looks just as well, and where what comes is wanted.
+    wanted: AtomicBool,
 }
 
 /// Why `outer` does not watch the engine: it does if neither is set.
@@ -75,8 +80,8 @@ impl Unwatched {
 
 impl Server {
     /// Wraps an engine. `spin`: how long the server's thread looks for more work before it sleeps, while a thread of
-    /// its process rests.
-    pub fn new(mut engine: Engine, spin: Duration) -> Result<Server, EngineError> {
+    /// its process rests, or at any time if it has a processor that no rank wants.
+    pub fn new(mut engine: Engine, spin: Duration, has_processor: bool) -> Result<Server, EngineError> {
         engine.let_listen()?;
         let outer = Poller::new()?;
         let waker = Waker::new()?;
@@ -96,6 +101,8 @@ impl Server {
             resting_on: AtomicU32::new(u32::MAX),
             moves: AtomicU32::new(0),
             spin,
+            has_processor,
+            wanted: AtomicBool::new(false),
         })
     }
 
@@ -108,8 +115,8 @@ impl Server {
 
     fn serve(&self) {
         let mut ready: Vec<Ready> = Vec::new();
-        // PAIR stop: the flag is set before the waker is rung.
-        while !self.stopping.load(Ordering::Acquire) {
+        // The flag is set before the waker is rung.
+        while !self.is_stopping() {
             let sleep_ms_max = self.work();
             if let Err(error) = self.outer.wait(&mut ready, sleep_ms_max.map(Duration::from_millis)) {
                 tracing::error!(%error, "the server cannot sleep");
@@ -119,6 +126,11 @@ impl Server {
                 self.waker.clear();
             }
         }
+    }
+
+    fn is_stopping(&self) -> bool {
+        // PAIR stop.
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Turns until there is nothing to do, and a little longer where nobody else needs the processor. Gives how long
@@ -137,8 +149,9 @@ impl Server {
                 looks = 0;
                 continue;
             }
-            // Relaxed: a hint; an old value costs a moment of looking or one more sleep.
-            let free = spins && self.resting.load(Ordering::Relaxed) > 0;
+            // Relaxed: hints; an old value costs a moment of looking or one more sleep.
+            let is_spare = self.has_processor && !self.wanted.swap(false, Ordering::Relaxed);
+            let free = spins && (is_spare || self.resting.load(Ordering::Relaxed) > 0) && !self.is_stopping();
             if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
                 let yields_here = engine.has_sent_large() && looks.is_multiple_of(LOOKS_PER_YIELD);
                 if !yields_here && self.is_where_nobody_runs() {
@@ -169,6 +182,16 @@ impl Server {
             let is_assisted = self.unwatched.lock().assistants > 0;
             (!is_assisted).then(|| self.engine.lock())
         })
+    }
+
+    /// The engine, for a thread of this process, if nobody has it. The server's thread, if it only looks for more work, gives it back soon.
+    fn engine_if_free(&self) -> Option<MutexGuard<'_, Engine>> {
+        let engine = self.engine.try_lock();
+        if engine.is_none() {
+            // Relaxed: a hint.
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        engine
     }
 
     /// Whether the calling thread has the processor of one that rests. A guess.
@@ -219,7 +242,7 @@ impl Server {
     /// Does what would be asked for at the door, for a thread of this process, which wakes no other for it. `None`: another one drives the
     /// engine now; ask at the door.
     pub fn ask(&self, request: &DoorRequest) -> Option<Result<Option<Handed>, DoorError>> {
-        let mut engine = self.engine.try_lock()?;
+        let mut engine = self.engine_if_free()?;
         let answer = engine.ask(request, self.now_ms());
         self.tell_of_give_back(&engine);
         Some(answer)
@@ -233,7 +256,7 @@ impl Server {
         ranks: &[Rank],
         room: u64,
     ) -> Option<(WindowId, Generation)> {
-        let mut engine = self.engine.try_lock()?;
+        let mut engine = self.engine_if_free()?;
         let made_for = engine.serve_ahead(identity, ranks, room, self.now_ms());
         self.tell_of_give_back(&engine);
         made_for
@@ -249,7 +272,9 @@ impl Server {
 
     /// A rank of the job died; see [`Engine::note_death`].
     pub fn note_death(&self, rank: Rank) {
-        self.engine.lock().note_death(rank);
+        let mut engine = self.engine_if_free().unwrap_or_else(|| self.engine.lock());
+        engine.note_death(rank);
+        drop(engine);
         self.waker.wake();
     }
 
@@ -262,7 +287,7 @@ impl Server {
 
     /// The engine, if nobody drives it now.
     pub fn assist(&self) -> Option<Assistant<'_>> {
-        let engine = self.engine.try_lock()?;
+        let engine = self.engine_if_free()?;
         if self.set_watch(|unwatched| unwatched.assistants += 1).is_err() {
             return None;
         }

@@ -20,6 +20,11 @@ fn server(job: JobId) -> Server {
 }
 
 fn server_of(job: JobId, segment: &Arc<NodeSegment>) -> Server {
+    server_that_spins(job, segment, Duration::ZERO)
+}
+
+/// With a processor of its own.
+fn server_that_spins(job: JobId, segment: &Arc<NodeSegment>, spin: Duration) -> Server {
     let engine = Engine::new(EngineOptions {
         job,
         secret: Secret([0x42; 32]),
@@ -35,7 +40,7 @@ fn server_of(job: JobId, segment: &Arc<NodeSegment>) -> Server {
         costs: Costs::TYPICAL,
         remote_memory: None,
     });
-    Server::new(engine.unwrap(), Duration::ZERO).unwrap()
+    Server::new(engine.unwrap(), spin, true).unwrap()
 }
 
 /// Another thread takes the engine, drives it or does not, and gives it back, now with others to be woken and now without.
@@ -72,6 +77,29 @@ fn what_comes_while_a_thread_has_the_engine_is_served_when_it_is_given_back() {
         let door = Door::connect(&door_name(job, NODE)).unwrap();
         door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
         assert_ne!(server.moves(), before);
+        server.stop();
+    });
+}
+
+/// The server's thread looks for more work for longer than this test may take, on a processor of its own. Who waits has the engine all the same,
+/// again and again, and the thread ends when it is told to.
+#[test]
+fn a_server_that_looks_for_more_work_gives_the_engine_to_who_waits() {
+    let job = JobId(u64::from(std::process::id()) << 32 | 0x776e);
+    let segment = Arc::new(NodeSegment::create(job, 2, 2).unwrap());
+    let server = server_that_spins(job, &segment, Duration::from_secs(3600));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run());
+        for _ in 0..CALLS {
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
+            while server.assist().is_none() {
+                std::thread::yield_now();
+            }
+        }
+        let door = Door::connect(&door_name(job, NODE)).unwrap();
+        door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
+        server.note_death(Rank(1));
         server.stop();
     });
 }

@@ -190,7 +190,8 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         remote_memory: options.netmod.remote_memory(),
     })?;
     engine.employ(crew(options));
-    let server = Arc::new(Server::new(engine, Duration::from_micros(options.config.spin_us))?);
+    let spin = Duration::from_micros(options.config.spin_us);
+    let server = Arc::new(Server::new(engine, spin, options.config.server_threads > 1)?);
     let thread = start_thread(&server, options.processors)?;
     let card = NodeCard {
         node: node.0,
