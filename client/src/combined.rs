@@ -116,7 +116,10 @@ impl Client {
             }
             Told::Unknown => {
                 // If the word's node is gone, this rank hears how when it asks for the word itself.
-                self.rmw_alone(aim, offset, Rmw { op: RmwOp::Fetch, operand: 0, ..rmw })?;
+                let asked = self.rmw_alone(aim, offset, Rmw { op: RmwOp::Fetch, operand: 0, ..rmw });
+                if let Err(lost @ RmwError::Transfer(TransferError::Lost(_))) = asked {
+                    return Err(lost);
+                }
                 let why = "that of another rank of this node, whose request carried this update too; the update may have been done";
                 Err(self.local.lost_rank(Operation::Rmw, aim.rank, LostHow::Failed(why.into())).into())
             }

@@ -13,8 +13,8 @@ use crate::path::{Aim, Location};
 use crate::progress::assist::Expecting;
 use crate::window::ClientWindow;
 
-/// A request whose answer is waited for, and the server's leave to be quiet about it meanwhile.
-pub(crate) type Asked<'a> = (Arc<Completion>, Option<Expecting<'a>>);
+/// The completion of a request whose answer is waited for, and the wish that this process's server wakes nobody meanwhile.
+pub(crate) type SentRmw<'a> = (Arc<Completion>, Option<Expecting<'a>>);
 
 impl Client {
     /// Does one read-modify-write on an aligned word of a rank's part and gives the old value, zero-extended.
@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// Sends the request of one whose caller waits for it, or does it here. After an error nothing was sent.
-    pub(crate) fn ask_rmw(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<Asked<'_>, RmwError> {
+    pub(crate) fn ask_rmw(&self, aim: Aim<'_>, offset: u64, rmw: Rmw) -> Result<SentRmw<'_>, RmwError> {
         let (completion, part) = Completion::begin();
         let expecting = self.progress.expect_answer();
         self.begin_rmw(aim.window, aim.rank, offset, rmw, (&part, Sending::Now))?;
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Waits for its old value.
-    pub(crate) fn await_rmw(&self, (completion, expecting): Asked<'_>, rank: Rank) -> Result<u64, RmwError> {
+    pub(crate) fn await_rmw(&self, (completion, expecting): SentRmw<'_>, rank: Rank) -> Result<u64, RmwError> {
         self.wait_toward((Operation::Rmw, rank), &completion, expecting);
         self.local.failure(&completion, Operation::Rmw, rank)?;
         Ok(completion.value())

@@ -35,6 +35,10 @@ const WAKER: u64 = 1;
 /// A server that looks where a rank of its own rests keeps the processor. After a large reply it yields there too, at the first
 /// look and then once in so many: the receiver may wait for that processor. Small replies are not worth it.
 const LOOKS_PER_YIELD: u32 = 8;
+/// How long who asks for something waits for the engine, before it asks at the door: longer than a turn, shorter than that.
+const ASK_WAIT: Duration = Duration::from_micros(20);
+/// How long who has to tell of a death waits for it, before it says again that it wants it.
+const DEATH_WAIT: Duration = Duration::from_millis(1);
 
 /// The node's server: the engine and what its thread sleeps on.
 pub struct Server {
@@ -56,10 +60,10 @@ pub struct Server {
     moves: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
     spin: Duration,
-    /// Whether it also looks while no thread rests, because ranks leave it a processor: a sleeper would have to be woken for each request of
-    /// another node while its rank computes, or waits elsewhere.
-    has_processor: bool,
-    /// A thread that waits in a call has not got the engine: it looks just as well, and where what comes is wanted.
+    /// The same while no thread rests, where ranks leave the server a processor: while its rank computes, or waits elsewhere, each request of
+    /// another node would have to wake a sleeper.
+    spare_spin: Duration,
+    /// A thread of this process wants the engine and has not got it. Who waits in a call looks just as well, and where what comes is wanted.
     wanted: AtomicBool,
 }
 
@@ -80,8 +84,8 @@ impl Unwatched {
 
 impl Server {
     /// Wraps an engine. `spin`: how long the server's thread looks for more work before it sleeps, while a thread of
-    /// its process rests, or at any time if it has a processor that no rank wants.
-    pub fn new(mut engine: Engine, spin: Duration, has_processor: bool) -> Result<Server, EngineError> {
+    /// its process rests. `spare_spin`: while none does; none where it has no processor that no rank wants.
+    pub fn new(mut engine: Engine, spin: Duration, spare_spin: Duration) -> Result<Server, EngineError> {
         engine.let_listen()?;
         let outer = Poller::new()?;
         let waker = Waker::new()?;
@@ -101,7 +105,7 @@ impl Server {
             resting_on: AtomicU32::new(u32::MAX),
             moves: AtomicU32::new(0),
             spin,
-            has_processor,
+            spare_spin,
             wanted: AtomicBool::new(false),
         })
     }
@@ -139,22 +143,28 @@ impl Server {
         // Before the engine is found with another thread: that one sees it, for it gives up its place under `unwatched` before it looks.
         self.sleeps_for_a_time.store(false, Ordering::Relaxed);
         let mut engine = self.engine_to_work()?;
-        let spins = !self.spin.is_zero();
+        // Relaxed here and below: hints; an old value costs a moment of looking or one more sleep.
+        self.wanted.store(false, Ordering::Relaxed);
+        let spins = !self.spin.is_zero() || !self.spare_spin.is_zero();
         let mut moved_at = None;
         let mut looks: u32 = 0;
         loop {
+            let is_wanted = self.wanted.swap(false, Ordering::Relaxed);
+            if is_wanted {
+                MutexGuard::bump(&mut engine);
+            }
             if engine.turn(self.now_ms(), false) {
                 self.note_move();
                 moved_at = spins.then(Instant::now);
                 looks = 0;
                 continue;
             }
-            // Relaxed: hints; an old value costs a moment of looking or one more sleep.
-            let is_spare = self.has_processor && !self.wanted.swap(false, Ordering::Relaxed);
-            let free = spins && (is_spare || self.resting.load(Ordering::Relaxed) > 0) && !self.is_stopping();
-            if free && moved_at.is_some_and(|at: Instant| at.elapsed() < self.spin) {
+            let rests = self.resting.load(Ordering::Relaxed) > 0;
+            let spin = if rests { self.spin } else { self.spare_spin };
+            let looks_on = !is_wanted && !self.is_stopping();
+            if looks_on && moved_at.is_some_and(|at: Instant| at.elapsed() < spin) {
                 let yields_here = engine.has_sent_large() && looks.is_multiple_of(LOOKS_PER_YIELD);
-                if !yields_here && self.is_where_nobody_runs() {
+                if !yields_here && rests && self.is_where_nobody_runs() {
                     std::hint::spin_loop();
                 } else {
                     // Whoever was answered just now may wait for this processor.
@@ -184,14 +194,14 @@ impl Server {
         })
     }
 
-    /// The engine, for a thread of this process, if nobody has it. The server's thread, if it only looks for more work, gives it back soon.
-    fn engine_if_free(&self) -> Option<MutexGuard<'_, Engine>> {
-        let engine = self.engine.try_lock();
-        if engine.is_none() {
+    /// The engine, for a thread of this process, if nobody has it. The server's thread, if it only looks for more work, gives it back soon, to who
+    /// waits for so long.
+    fn engine_within(&self, wait: Duration) -> Option<MutexGuard<'_, Engine>> {
+        self.engine.try_lock().or_else(|| {
             // Relaxed: a hint.
             self.wanted.store(true, Ordering::Relaxed);
-        }
-        engine
+            if wait.is_zero() { None } else { self.engine.try_lock_for(wait) }
+        })
     }
 
     /// Whether the calling thread has the processor of one that rests. A guess.
@@ -242,7 +252,7 @@ impl Server {
     /// Does what would be asked for at the door, for a thread of this process, which wakes no other for it. `None`: another one drives the
     /// engine now; ask at the door.
     pub fn ask(&self, request: &DoorRequest) -> Option<Result<Option<Handed>, DoorError>> {
-        let mut engine = self.engine_if_free()?;
+        let mut engine = self.engine_within(ASK_WAIT)?;
         let answer = engine.ask(request, self.now_ms());
         self.tell_of_give_back(&engine);
         Some(answer)
@@ -256,7 +266,7 @@ impl Server {
         ranks: &[Rank],
         room: u64,
     ) -> Option<(WindowId, Generation)> {
-        let mut engine = self.engine_if_free()?;
+        let mut engine = self.engine_within(ASK_WAIT)?;
         let made_for = engine.serve_ahead(identity, ranks, room, self.now_ms());
         self.tell_of_give_back(&engine);
         made_for
@@ -272,7 +282,11 @@ impl Server {
 
     /// A rank of the job died; see [`Engine::note_death`].
     pub fn note_death(&self, rank: Rank) {
-        let mut engine = self.engine_if_free().unwrap_or_else(|| self.engine.lock());
+        let mut engine = loop {
+            if let Some(engine) = self.engine_within(DEATH_WAIT) {
+                break engine;
+            }
+        };
         engine.note_death(rank);
         drop(engine);
         self.waker.wake();
@@ -287,7 +301,7 @@ impl Server {
 
     /// The engine, if nobody drives it now.
     pub fn assist(&self) -> Option<Assistant<'_>> {
-        let engine = self.engine_if_free()?;
+        let engine = self.engine_within(Duration::ZERO)?;
         if self.set_watch(|unwatched| unwatched.assistants += 1).is_err() {
             return None;
         }

@@ -40,7 +40,7 @@ fn server_that_spins(job: JobId, segment: &Arc<NodeSegment>, spin: Duration) -> 
         costs: Costs::TYPICAL,
         remote_memory: None,
     });
-    Server::new(engine.unwrap(), spin, true).unwrap()
+    Server::new(engine.unwrap(), Duration::ZERO, spin).unwrap()
 }
 
 /// Another thread takes the engine, drives it or does not, and gives it back, now with others to be woken and now without.
@@ -97,9 +97,20 @@ fn a_server_that_looks_for_more_work_gives_the_engine_to_who_waits() {
                 std::thread::yield_now();
             }
         }
-        let door = Door::connect(&door_name(job, NODE)).unwrap();
-        door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
-        server.note_death(Rank(1));
+        // Also while it rests, or somebody asks for something all the time.
+        let is_told = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let door = Door::connect(&door_name(job, NODE)).unwrap();
+                while !is_told.load(Ordering::Acquire) {
+                    door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
+                }
+            });
+            server.rest(true);
+            (0..CALLS).for_each(|_| server.note_death(Rank(1)));
+            server.rest(false);
+            is_told.store(true, Ordering::Release);
+        });
         server.stop();
     });
 }

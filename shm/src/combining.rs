@@ -344,7 +344,8 @@ impl<B: Board> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
         // PAIR stage.
         if !self.is_told && !self.seat.end_wait(LEFT) && self.seat.stage.load(Ordering::Acquire) == COMBINES {
-            drop(self.permit());
+            // Nothing was sent.
+            self.permit().refused();
         }
     }
 }

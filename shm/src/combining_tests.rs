@@ -201,7 +201,7 @@ fn a_combiner_that_leaves_passes_its_permit_on() {
     let [gone, mut other] = [waits(&node, WORD, 0, 4), waits(&node, WORD, 1, 8)];
     drop(first);
     drop(gone);
-    assert!(matches!(other.look(), Some(Told::Unknown)));
+    assert!(matches!(other.look(), Some(Told::GoesAlone)), "nothing was sent");
     assert!(node.is_idle());
 }
 

@@ -232,7 +232,8 @@ impl State {
         (self.acknowledgements.due > 0 && is_last).then_some(self.last_acknowledgement)
     }
 
-    /// An old value has come. If it was asked for behind all others, all of them are done, as behind a quiet.
+    /// A value has come, of a word or of a mutex that was tried. If the last request of all was for a word, and nothing is due any more, that was
+    /// its old value, and all before it is done, as behind a quiet.
     pub(super) fn old_value_came(&mut self) {
         let is_last = self.last_rmw == self.initiator.last() && self.initiator.outstanding() == 0;
         self.unconfirmed &= !is_last || self.coalesced.is_some();

@@ -117,8 +117,8 @@ fn comes_through(node: &Node, local: u32) {
             match waiting.look() {
                 None => thread::yield_now(),
                 Some(Told::Combines(permit)) => break drop(permit),
-                Some(Told::Unknown) => break,
-                Some(Told::Answer(_) | Told::GoesAlone) => panic!("nobody is answered"),
+                Some(Told::Unknown | Told::GoesAlone) => break,
+                Some(Told::Answer(_)) => panic!("nobody is answered"),
             }
         },
     }
