@@ -9,7 +9,6 @@ use longarm_shm::sync::Ordering;
 use longarm_shm::{CounterKind, NodeCombining};
 
 use crate::client::Client;
-use crate::endpoint::Endpoint;
 use crate::error::{LostHow, Operation, RmwError, TransferError};
 use crate::path::Aim;
 use crate::progress::pace::Drive;
@@ -29,11 +28,6 @@ fn mask(rmw: Rmw) -> u64 {
         RmwWidth::W32 => u32::MAX.into(),
         RmwWidth::W64 => u64::MAX,
     }
-}
-
-/// Nothing under way, nothing unconfirmed, and a connection over which a request goes out at once.
-fn is_at_rest(endpoint: &Endpoint) -> bool {
-    endpoint.is_up() && !endpoint.is_unconfirmed() && !endpoint.is_busy() && !endpoint.has_transfers()
 }
 
 impl Client {
@@ -64,7 +58,7 @@ impl Client {
     /// could overtake.
     fn may_combine(&self, aim: Aim<'_>) -> bool {
         let endpoint = self.progress.endpoint_if_open(self.local.layout.node_of(aim.rank));
-        !self.local.failures.any() && endpoint.is_some_and(is_at_rest)
+        !self.local.failures.any() && endpoint.is_some_and(|endpoint| endpoint.is_up() && endpoint.is_at_rest())
     }
 
     /// Sends one request for this update and those that go with it, and tells their ranks.

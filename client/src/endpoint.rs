@@ -162,6 +162,11 @@ impl Endpoint {
         !full || self.published.is_broken()
     }
 
+    /// Whether nothing is under way, and all that was issued is confirmed.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.published.has_any(&[Fact::BUSY, Fact::UNCONFIRMED])
+    }
+
     /// Whether quiet has to ask.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.published.has(Fact::UNCONFIRMED)

@@ -80,7 +80,7 @@ impl Client {
                 return false;
             }
         }
-        !endpoint.is_unconfirmed() && !endpoint.is_busy() && endpoint.broken().is_none()
+        endpoint.is_at_rest() && endpoint.broken().is_none()
     }
 
     /// Whether a node's server is known to be dead, and what was lost with it has been said.
@@ -108,7 +108,7 @@ impl Client {
             self.wait_for(Drive::Endpoint(endpoint), awaited, over);
             result = result.and(self.take_refused(endpoint).map_or(Ok(()), Err));
         }
-        let any_asks = || endpoints.iter().any(|endpoint| endpoint.is_unconfirmed() || endpoint.is_busy());
+        let any_asks = || endpoints.iter().any(|endpoint| !endpoint.is_at_rest());
         let expecting = any_asks().then(|| self.progress.expect_answer()).flatten();
         let drive_for = |endpoint| drive_for(endpoint, expecting.as_ref());
         // What was put last may have brought the question along.
@@ -120,7 +120,7 @@ impl Client {
             self.wait_for(drive_for(endpoint), awaited, answered);
         });
         for (endpoint, _) in others.into_iter().chain(confirmed) {
-            if !endpoint.is_unconfirmed() && !endpoint.is_busy() {
+            if endpoint.is_at_rest() {
                 if let Some(how) = endpoint.broken() {
                     result = result.and(Err(self.progress.lost(Operation::Quiet, endpoint, how.clone()).into()));
                 }

@@ -103,8 +103,7 @@ impl State {
     /// wait for it in one.
     fn is_acknowledged(&mut self) -> bool {
         self.acknowledgements.due -= 1;
-        let is_last = self.acknowledgements.due == 0 && self.last_acknowledgement == self.initiator.last();
-        let is_last = is_last && !self.coalesced.is_some();
+        let is_last = self.acknowledgements.due == 0 && self.is_last(self.last_acknowledgement);
         self.unconfirmed &= !is_last;
         is_last
     }

@@ -226,17 +226,21 @@ impl State {
         self.coalesced.take_back(request, payload);
     }
 
+    /// Whether nothing was issued behind this request.
+    pub(super) fn is_last(&self, number: RequestId) -> bool {
+        number == self.initiator.last() && !self.coalesced.is_some()
+    }
+
     /// The number of the last request, if it asks how far the server is.
     pub(super) fn confirming(&self) -> Option<RequestId> {
-        let is_last = self.last_acknowledgement == self.initiator.last() && !self.coalesced.is_some();
-        (self.acknowledgements.due > 0 && is_last).then_some(self.last_acknowledgement)
+        let asks = self.acknowledgements.due > 0 && self.is_last(self.last_acknowledgement);
+        asks.then_some(self.last_acknowledgement)
     }
 
     /// A value has come, of a word or of a mutex that was tried. If the last request of all was for a word, and nothing is due any more, that was
     /// its old value, and all before it is done, as behind a quiet.
     pub(super) fn old_value_came(&mut self) {
-        let is_last = self.last_rmw == self.initiator.last() && self.initiator.outstanding() == 0;
-        self.unconfirmed &= !is_last || self.coalesced.is_some();
+        self.unconfirmed &= !(self.is_last(self.last_rmw) && self.initiator.outstanding() == 0);
     }
 
     /// Puts a request behind all others.
