@@ -26,6 +26,12 @@ impl SealedLink {
         Self { link, keys, sender: Sender::new(), receiver: Receiver::new(), ended: None }
     }
 
+    /// Bytes of all buffers.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.sender.kept_bytes() + self.receiver.kept_bytes()
+    }
+
     fn end_with<T>(&mut self, outcome: Result<T, LinkError>) -> Result<T, LinkError> {
         if let Err(error) = &outcome {
             self.ended = Some(*error);

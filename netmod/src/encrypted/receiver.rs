@@ -10,17 +10,25 @@
 use longarm_memory::RegionMut;
 use snow::TransportState;
 
-use super::records::{BATCH_BYTES, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, TAG_BYTES};
+use super::records::{
+    BATCH_BYTES, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, SHORT_ONES_BEFORE_REST, TAG_BYTES,
+};
 use crate::endpoint::Link;
 use crate::link_error::LinkError;
 
 /// See the module.
 pub(super) struct Receiver {
-    batch: Box<[u8]>,
+    /// Grows to [`BATCH_BYTES`] once it was filled to its end.
+    batch: Vec<u8>,
+    /// It has been filled to its end.
+    was_filled: bool,
+    /// Bytes that came since there was nothing the last time, and how often in a row they were few.
+    came: usize,
+    short_ones: u32,
     /// What has arrived and was not opened.
     start: usize,
     end: usize,
-    payload: Box<[u8]>,
+    payload: Vec<u8>,
     /// What was opened and not handed on.
     payload_start: usize,
     payload_end: usize,
@@ -28,9 +36,22 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new() -> Receiver {
-        let batch = vec![0; BATCH_BYTES].into_boxed_slice();
-        let payload = vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice();
-        Receiver { batch, start: 0, end: 0, payload, payload_start: 0, payload_end: 0 }
+        Receiver {
+            batch: Vec::new(),
+            was_filled: false,
+            came: 0,
+            short_ones: 0,
+            start: 0,
+            end: 0,
+            payload: Vec::new(),
+            payload_start: 0,
+            payload_end: 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.payload.capacity() + self.batch.capacity()
     }
 
     /// As [`Link::holds_bytes`].
@@ -78,6 +99,9 @@ impl Receiver {
 
     fn open(&mut self, noise: &mut TransportState, bytes: usize) -> Result<(), LinkError> {
         let record = &self.batch[self.start + LENGTH_BYTES..][..bytes];
+        if self.payload.len() < bytes {
+            self.payload.resize(bytes, 0);
+        }
         self.payload_end = noise.read_message(record, &mut self.payload).map_err(|_| LinkError::Forged)?;
         self.payload_start = 0;
         self.start += LENGTH_BYTES + bytes;
@@ -87,15 +111,36 @@ impl Receiver {
         Ok(())
     }
 
+    /// There is nothing more. Counted once each time that bytes have come, not at each look that finds none: who waits looks again and again.
+    fn note_rest(&mut self) {
+        let came = std::mem::take(&mut self.came);
+        if came > 0 {
+            self.short_ones = if came <= KEPT_BYTES_MAX { self.short_ones.saturating_add(1) } else { 0 };
+        }
+        let is_empty = self.start == self.end && self.payload_start == self.payload_end;
+        if self.short_ones >= SHORT_ONES_BEFORE_REST && is_empty && self.batch.capacity() > KEPT_BYTES_MAX {
+            *self = Receiver::new();
+        }
+    }
+
     /// Brings bytes in behind what is there, which is less than a record. False: nothing there now.
     fn fill(&mut self, link: &mut dyn Link) -> Result<bool, LinkError> {
         self.batch.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        if self.was_filled || self.batch.is_empty() {
+            self.batch.resize(if self.was_filled { BATCH_BYTES } else { KEPT_BYTES_MAX }, 0);
+        }
         match link.receive(&[RegionMut::from_slice(&mut self.batch[self.end..])]) {
+            Ok(0) => {
+                self.note_rest();
+                Ok(false)
+            }
             Ok(bytes) => {
+                self.came += bytes;
                 self.end += bytes;
-                Ok(bytes > 0)
+                self.was_filled |= self.end == self.batch.len();
+                Ok(true)
             }
             // The peer sends whole records before it closes.
             Err(LinkError::Closed) if self.end > 0 => Err(LinkError::Forged),

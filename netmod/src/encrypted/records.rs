@@ -12,6 +12,10 @@ pub(super) const RECORD_BYTES_MAX: usize = LENGTH_BYTES + PAYLOAD_BYTES_MAX + TA
 pub(super) const BATCH_RECORDS: usize = 4;
 /// Bytes of these.
 pub(super) const BATCH_BYTES: usize = BATCH_RECORDS * RECORD_BYTES_MAX;
+/// The most bytes of a buffer that a connection keeps while it rests: enough for most small requests and their answers.
+pub(super) const KEPT_BYTES_MAX: usize = 4 << 10;
+/// A connection rests, as far as its buffers are concerned, when so many times in a row no more than that came or went.
+pub(super) const SHORT_ONES_BEFORE_REST: u32 = 8;
 /// After so many records of one direction its key is replaced by the next one, and the old one is forgotten. The
 /// protocol would allow far more.
 pub(super) const RECORDS_PER_KEY: u64 = 1 << 14;

@@ -10,14 +10,20 @@
 use longarm_memory::Region;
 use snow::TransportState;
 
-use super::records::{BATCH_BYTES, BATCH_RECORDS, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY};
+use super::records::{
+    BATCH_RECORDS, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY,
+    SHORT_ONES_BEFORE_REST,
+};
 use crate::endpoint::Link;
 use crate::link_error::LinkError;
 
 /// See the module.
 pub(super) struct Sender {
-    payload: Box<[u8]>,
-    batch: Box<[u8]>,
+    /// Both as long as the longest that was sealed since they were last given back.
+    payload: Vec<u8>,
+    batch: Vec<u8>,
+    /// Batches in a row that would have fit into what is kept.
+    short_ones: u32,
     /// Of the batch: bytes that were sent, and bytes there are.
     sent: usize,
     end: usize,
@@ -28,9 +34,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new() -> Sender {
-        let payload = vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice();
-        let batch = vec![0; BATCH_BYTES].into_boxed_slice();
-        Sender { payload, batch, sent: 0, end: 0, carried: 0, accepted: 0 }
+        Sender { payload: Vec::new(), batch: Vec::new(), short_ones: 0, sent: 0, end: 0, carried: 0, accepted: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.payload.capacity() + self.batch.capacity()
     }
 
     /// As [`Link::send`].
@@ -69,6 +78,14 @@ impl Sender {
     /// The first `bytes` of the regions become the next batch.
     fn seal(&mut self, noise: &mut TransportState, regions: &[Region<'_>], bytes: usize) -> Result<(), LinkError> {
         (self.sent, self.end, self.carried, self.accepted) = (0, 0, 0, 0);
+        let overhead_bytes = bytes.div_ceil(PAYLOAD_BYTES_MAX) * (RECORD_BYTES_MAX - PAYLOAD_BYTES_MAX);
+        let batch_bytes = bytes + overhead_bytes;
+        self.short_ones = if batch_bytes <= KEPT_BYTES_MAX { self.short_ones.saturating_add(1) } else { 0 };
+        if self.short_ones >= SHORT_ONES_BEFORE_REST && self.batch.capacity() > KEPT_BYTES_MAX {
+            (self.payload, self.batch) = (Vec::new(), Vec::new());
+        }
+        fit(&mut self.payload, bytes.min(PAYLOAD_BYTES_MAX));
+        fit(&mut self.batch, batch_bytes);
         let mut source = Source { regions, offset: 0 };
         while self.carried < bytes {
             let count = (bytes - self.carried).min(PAYLOAD_BYTES_MAX);
@@ -84,6 +101,14 @@ impl Sender {
             self.carried += count;
         }
         Ok(())
+    }
+}
+
+/// Makes a buffer as long as that, if it is shorter.
+fn fit(buffer: &mut Vec<u8>, bytes: usize) {
+    if buffer.len() < bytes {
+        buffer.reserve_exact(bytes - buffer.len());
+        buffer.resize(bytes, 0);
     }
 }
 

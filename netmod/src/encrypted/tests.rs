@@ -8,6 +8,7 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::Sealing;
 use parking_lot::Mutex;
 
+use super::link::SealedLink;
 use super::records::*;
 use super::*;
 use crate::link_error::LinkError;
@@ -281,5 +282,55 @@ fn the_key_changes_after_its_records() {
         let outcome = receive(&mut *called, 1);
         let expected = if number < RECORDS_PER_KEY { Ok(b"x".to_vec()) } else { Err(LinkError::Forged) };
         assert_eq!(outcome, expected, "record {number}");
+    }
+}
+
+fn two_links() -> [SealedLink; 2] {
+    let between = Arc::new(Mutex::new(Between::default()));
+    let (caller, called) = agree(&sealing(1, 2), &sealing(1, 2)).unwrap();
+    let end = |side| Box::new(End(Arc::clone(&between), side));
+    [SealedLink::new(end(0), caller), SealedLink::new(end(1), called)]
+}
+
+/// Sends so many bytes from one end to the other, which takes them in pieces of that room.
+fn carry(from: &mut SealedLink, to: &mut SealedLink, (bytes, room): (usize, usize)) {
+    let said: Vec<u8> = (0..bytes).map(|at| (at * 31 % 251) as u8).collect();
+    let (mut sent, mut heard) = (0, Vec::new());
+    while heard.len() < bytes {
+        if sent < bytes {
+            sent += send(from, &said[sent..]);
+        }
+        heard.extend(receive(to, room).unwrap());
+    }
+    assert_eq!(heard, said);
+    assert_eq!(receive(to, room), Ok(vec![]), "no more comes");
+}
+
+#[test]
+fn messages_of_every_length_arrive_whatever_the_buffers_were_used_for_before() {
+    let [mut caller, mut called] = two_links();
+    let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
+    let counts = [1, 60, 300_000].into_iter().chain(around(KEPT_BYTES_MAX - LENGTH_BYTES - TAG_BYTES));
+    let counts = counts.chain(around(KEPT_BYTES_MAX)).chain(around(PAYLOAD_BYTES_MAX)).chain(around(BATCH_BYTES));
+    let counts: Vec<usize> = counts.collect();
+    for (number, bytes) in counts.iter().cycle().take(counts.len() * 7).enumerate() {
+        let ends = if number % 3 == 0 { (&mut called, &mut caller) } else { (&mut caller, &mut called) };
+        carry(ends.0, ends.1, (*bytes, [1 << 20, 100, 20_000][number % 3]));
+    }
+}
+
+#[test]
+fn a_connection_that_rests_keeps_little_memory() {
+    let [mut caller, mut called] = two_links();
+    let kept_max = 4 * (KEPT_BYTES_MAX + 64);
+    carry(&mut caller, &mut called, (1 << 20, 1 << 20));
+    assert!(caller.kept_bytes() > BATCH_BYTES && called.kept_bytes() > BATCH_BYTES, "there was much");
+    carry(&mut called, &mut caller, (1 << 20, 1 << 20));
+    for _ in 0..SHORT_ONES_BEFORE_REST {
+        carry(&mut caller, &mut called, (100, 100));
+        carry(&mut called, &mut caller, (100, 100));
+    }
+    for end in [&caller, &called] {
+        assert!((1..=kept_max).contains(&end.kept_bytes()), "{} bytes", end.kept_bytes());
     }
 }
