@@ -20,6 +20,7 @@ use crate::progress::answers::{AnswerDue, Answers};
 use crate::progress::assist::{Asked, Assist, Expecting};
 use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
+use crate::progress::opened::Opened;
 use crate::progress::processors::Apart;
 use crate::progress::sleepers::Sleepers;
 use crate::progress::time::Time;
@@ -68,7 +69,7 @@ impl Client {
         let local = Arc::new(Local::new(options.layout, options.segment, options.failures));
         let progress = Arc::new(Progress {
             local: Arc::clone(&local),
-            endpoints: (0..nodes).map(|_| OnceLock::new()).collect(),
+            endpoints: Opened::new(nodes),
             dialing: Mutex::new(()),
             closed: AtomicBool::new(false),
             cut_off: OnceLock::new(),
@@ -77,9 +78,9 @@ impl Client {
             assist: options.assist,
             asked: Asked::default(),
             sleepers: Sleepers::new(),
-            helper: Helper::new()?,
+            helper: Helper::new(),
             waits: Waits::default(),
-            answers: Answers::new(nodes),
+            answers: Answers::new(),
             spin_us: options.spin_us,
             endpoint_options: options.endpoint,
             apart: Apart::new(&local.segment, &options.processors, options.ranks_on_machine),

@@ -67,4 +67,4 @@ pub use progress::time::{RestOn, Time};
 pub use progress::waits::{Awaited, COLLECTIVE_NAME_BYTES, Wait, WaitingCall, Whom, unseen, waits_begun};
 pub use shapes::Shapes;
 pub use signal::{Compare, WordWidth};
-pub use window::{AttachError, ClientWindow, WindowIdentity};
+pub use window::{AttachError, ClientWindow, Parts, WindowIdentity};

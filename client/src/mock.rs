@@ -28,7 +28,7 @@ use crate::local::layout::Layout;
 use crate::progress::assist::{Assist, AssistTurn};
 use crate::progress::dialing::{Dial, DialStep, Dialing};
 use crate::progress::time::{RestOn, Time};
-use crate::window::{AttachError, ClientWindow, WindowIdentity};
+use crate::window::{AttachError, ClientWindow, Parts, WindowIdentity};
 
 /// What each rank exposes.
 pub(crate) const PART_BYTES: u64 = 256 << 10;
@@ -112,7 +112,7 @@ impl MockWorld {
             NodeWindow::attach(file, &[PART_BYTES; 2]).map_err(|error| AttachError::Refused(error.to_string()))
         };
         let members = [0, 1, 2, 3].map(|rank| (Rank(rank), PART_BYTES));
-        let window = ClientWindow::new(&layout, IDENTITY, &members, attach);
+        let window = ClientWindow::new(&layout, IDENTITY, Parts::Each(&members), attach);
         MockRank { client: client.expect("a client"), window, time, assist, servers, memory: self.memory.clone() }
     }
 }

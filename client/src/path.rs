@@ -190,8 +190,7 @@ impl Client {
 
     /// The connection to a node, opened now if need be.
     pub(crate) fn endpoint(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
-        let place = &self.progress.endpoints[node.0 as usize];
-        let endpoint: &Endpoint = match place.get() {
+        let endpoint: &Endpoint = match self.progress.endpoints.of(node) {
             Some(endpoint) => endpoint,
             None => self.open(operation, node)?,
         };
@@ -212,9 +211,9 @@ impl Client {
             if let Some(how) = self.progress.cut_off.get() {
                 return Err(self.local.lost_host(operation, host, how.clone()));
             }
-            self.progress.endpoints[node.0 as usize].get_or_init(|| {
+            self.progress.endpoints.open(node, || {
                 let (dial, time) = (Arc::clone(&self.progress.dial), Arc::clone(&self.progress.time));
-                Box::new(Endpoint::new(node, host, dial, time, self.progress.endpoint_options))
+                Endpoint::new(node, host, dial, time, self.progress.endpoint_options)
             })
         };
         // A death that was noted before the lock was taken has given up all but this one, which would be called for as long as

@@ -97,7 +97,8 @@ fn a_part_that_cannot_be_mapped_is_an_error_and_not_a_request() {
     let rank = MockWorld::new().rank(Rank(0));
     let refuses = || Err(crate::window::AttachError::Refused("no descriptor is left".into()));
     let members = [(Rank(0), 64), (Rank(1), 64)];
-    let window = ClientWindow::new(rank.client.layout(), rank.window.identity(), &members, refuses);
+    let window =
+        ClientWindow::new(rank.client.layout(), rank.window.identity(), crate::window::Parts::Each(&members), refuses);
     let shapes = Shapes::contiguous(Run { offset: 0, bytes: 8 });
     let refused = rank.client.put_shaped(&window, Rank(1), shapes, [1; 8][..].into());
     assert!(matches!(refused, Err(TransferError::Unmappable { rank: Rank(1), .. })));

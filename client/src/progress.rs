@@ -7,6 +7,7 @@ pub(crate) mod dialing;
 mod driving;
 mod endpoints;
 pub(crate) mod helper;
+pub(crate) mod opened;
 pub(crate) mod pace;
 pub(crate) mod processors;
 pub(crate) mod sleepers;
@@ -21,13 +22,14 @@ use std::sync::{Arc, OnceLock};
 use longarm_shm::sync::AtomicBool;
 use parking_lot::Mutex;
 
-use crate::endpoint::{Endpoint, EndpointOptions};
+use crate::endpoint::EndpointOptions;
 use crate::error::LostHow;
 use crate::local::Local;
 use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
+use opened::Opened;
 use processors::Apart;
 use sleepers::Sleepers;
 use time::Time;
@@ -36,8 +38,7 @@ use waits::Waits;
 /// See the module.
 pub(crate) struct Progress {
     pub(crate) local: Arc<Local>,
-    /// By node. In boxes: of a large job's nodes a rank talks to few.
-    pub(crate) endpoints: Box<[OnceLock<Box<Endpoint>>]>,
+    pub(crate) endpoints: Opened,
     pub(crate) dialing: Mutex<()>,
     pub(crate) closed: AtomicBool,
     /// Why no other node can be reached any more.

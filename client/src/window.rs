@@ -39,16 +39,32 @@ pub enum AttachError {
     Refused(String),
 }
 
+/// Which ranks have a part of a window, and how large it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Parts<'a> {
+    /// Every rank of the world, of so many bytes: nothing has to be kept of each.
+    Alike(u64),
+    /// These ranks, each of so many bytes.
+    Each(&'a [(Rank, u64)]),
+}
+
 /// Fetches the memory of this node's parts when it is first needed.
 type Attach = Box<dyn Fn() -> Result<NodeWindow, AttachError> + Send + Sync>;
 
 /// See the module.
 pub struct ClientWindow {
     identity: WindowIdentity,
-    /// Bytes of each world rank's part; [`NO_MEMBER`] for ranks without one.
+    /// Ranks of the world.
+    rank_count: u32,
+    /// Bytes of each world rank's part; [`NO_MEMBER`] for ranks without one. Of parts that are alike: those of one.
     part_bytes: Box<[u64]>,
-    /// Number of each world rank's part in this node's memory; [`NOT_HERE`] for ranks of other nodes.
+    /// The bits of a rank's number that say where in `part_bytes` it is: none, where the parts are alike.
+    rank_mask: u32,
+    /// Number of each part in this node's memory, from the lowest rank of the node to the highest; [`NOT_HERE`] for those of other nodes
+    /// between them, and for ranks without a part.
     index_here: Box<[u32]>,
+    /// The rank that it begins with.
+    first_here: Rank,
     /// A network's devices rely on the memory while these are there. First, so that they go before it does. `None`: let go of, for good;
     /// what is mapped later is not held.
     held: Mutex<Option<Vec<Box<dyn Send + Sync>>>>,
@@ -66,28 +82,39 @@ pub struct ClientWindow {
 }
 
 impl ClientWindow {
-    /// A window over `members`, each with the bytes of its part. `attach` is called at the first access to a part of this
-    /// node, and again at the next one where it has failed.
+    /// A window over ranks that have these parts. `attach` is called at the first access to a part of this node, and again at the
+    /// next one where it has failed.
     pub fn new(
         layout: &Layout,
         identity: WindowIdentity,
-        members: &[(Rank, u64)],
+        parts: Parts<'_>,
         attach: impl Fn() -> Result<NodeWindow, AttachError> + Send + Sync + 'static,
     ) -> ClientWindow {
-        let ranks = layout.rank_count() as usize;
-        let mut part_bytes = vec![NO_MEMBER; ranks];
-        for (rank, bytes) in members {
-            part_bytes[rank.0 as usize] = *bytes;
-        }
-        let mut index_here = vec![NOT_HERE; ranks];
-        let here = layout.ranks_of(layout.my_node()).iter().filter(|rank| part_bytes[rank.0 as usize] != NO_MEMBER);
-        for (index, rank) in (0..).zip(here) {
-            index_here[rank.0 as usize] = index;
+        let rank_count = layout.rank_count();
+        let (part_bytes, rank_mask) = match parts {
+            Parts::Alike(bytes) => (vec![bytes], 0),
+            Parts::Each(members) => {
+                let mut part_bytes = vec![NO_MEMBER; rank_count as usize];
+                for (rank, bytes) in members {
+                    part_bytes[rank.0 as usize] = *bytes;
+                }
+                (part_bytes, u32::MAX)
+            }
+        };
+        let here = layout.ranks_of(layout.my_node());
+        let (first, last) = (here[0], here[here.len() - 1]);
+        let mut index_here = vec![NOT_HERE; (last.0 - first.0) as usize + 1];
+        let members = here.iter().filter(|rank| part_bytes[(rank.0 & rank_mask) as usize] != NO_MEMBER);
+        for (index, rank) in (0..).zip(members) {
+            index_here[(rank.0 - first.0) as usize] = index;
         }
         ClientWindow {
             identity,
+            rank_count,
             part_bytes: part_bytes.into(),
+            rank_mask,
             index_here: index_here.into(),
+            first_here: first,
             held: Mutex::new(Some(Vec::new())),
             remote: None,
             memory: OnceLock::new(),
@@ -144,7 +171,22 @@ impl ClientWindow {
 
     /// Bytes of a rank's part; `None` for ranks without one.
     pub fn bytes_of(&self, rank: Rank) -> Option<u64> {
-        self.part_bytes.get(rank.0 as usize).copied().filter(|bytes| *bytes != NO_MEMBER)
+        self.bytes_or_no_member(rank).filter(|bytes| *bytes != NO_MEMBER)
+    }
+
+    /// Bytes of a rank's part, or [`NO_MEMBER`]; `None` for what is no rank.
+    #[inline]
+    fn bytes_or_no_member(&self, rank: Rank) -> Option<u64> {
+        if rank.0 >= self.rank_count {
+            return None;
+        }
+        self.part_bytes.get((rank.0 & self.rank_mask) as usize).copied()
+    }
+
+    /// The number of a rank's part in this node's memory, or [`NOT_HERE`].
+    #[inline]
+    fn index_of(&self, rank: Rank) -> u32 {
+        self.index_here.get(rank.0.wrapping_sub(self.first_here.0) as usize).copied().unwrap_or(NOT_HERE)
     }
 
     /// From now on every operation is refused. False if it was freed before.
@@ -202,8 +244,7 @@ impl ClientWindow {
     /// Everything that can be wrong with bytes up to `end` at a rank, without asking anybody.
     #[inline]
     pub fn check(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> Result<(), TransferError> {
-        let known = self.part_bytes.get(rank.0 as usize).copied();
-        match known {
+        match self.bytes_or_no_member(rank) {
             Some(window_bytes) if window_bytes != NO_MEMBER && end <= window_bytes && !self.is_freed() => Ok(()),
             _ => Err(self.explain(operation, rank, offset, end)),
         }
@@ -212,8 +253,8 @@ impl ClientWindow {
     #[cold]
     fn explain(&self, operation: Operation, rank: Rank, offset: u64, end: u64) -> TransferError {
         let WindowIdentity { window, generation, .. } = self.identity;
-        match self.part_bytes.get(rank.0 as usize).copied() {
-            None => TransferError::NoSuchRank { operation, rank, ranks: self.part_bytes.len() as u32 },
+        match self.bytes_or_no_member(rank) {
+            None => TransferError::NoSuchRank { operation, rank, ranks: self.rank_count },
             Some(_) if self.is_freed() => TransferError::FreedWindow { operation, rank, window, generation },
             Some(NO_MEMBER) => TransferError::NotMember { operation, rank, window },
             Some(window_bytes) => TransferError::OutsideWindow { operation, rank, window, offset, end, window_bytes },
@@ -229,7 +270,7 @@ impl ClientWindow {
     /// The part of a rank of this node, if it is mapped already and the window is not freed.
     #[inline]
     pub(crate) fn mapped_part(&self, rank: Rank) -> Option<Window<'_>> {
-        let index = *self.index_here.get(rank.0 as usize)?;
+        let index = self.index_of(rank);
         if index == NOT_HERE || self.is_freed() {
             return None;
         }
@@ -255,13 +296,13 @@ impl ClientWindow {
     /// Whether a rank's part is in this node's memory: what is started there is done on return.
     #[inline]
     pub fn is_here(&self, rank: Rank) -> bool {
-        self.index_here.get(rank.0 as usize).is_some_and(|index| *index != NOT_HERE)
+        self.index_of(rank) != NOT_HERE
     }
 
     /// The part of a rank of this node, mapped; `None` for ranks of other nodes.
     #[inline]
     pub fn part_here(&self, operation: Operation, rank: Rank) -> Result<Option<Window<'_>>, TransferError> {
-        let index = self.index_here[rank.0 as usize];
+        let index = self.index_of(rank);
         if index == NOT_HERE {
             return Ok(None);
         }
@@ -302,7 +343,7 @@ mod tests {
             0 => Err(AttachError::Refused("too many files are open".into())),
             _ => NodeWindow::create("a test", &[64]).map_err(|error| AttachError::Refused(error.to_string())),
         };
-        let window = ClientWindow::new(&layout, identity, &[(Rank(0), 64)], attach);
+        let window = ClientWindow::new(&layout, identity, Parts::Alike(64), attach);
         let here = || window.part_here(Operation::Put, Rank(0));
         assert!(matches!(here(), Err(TransferError::Unmappable { .. })) && window.mapped_part(Rank(0)).is_none());
         assert!(here().is_ok_and(|part| part.is_some()) && window.mapped_part(Rank(0)).is_some());

@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_client::{Client, FlagBarriers, Lost, Operation};
 use longarm_proto::Rank;
-use longarm_shm::sync::{AtomicU64, Ordering};
+use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 
 use crate::collective::nodes::Nodes;
+use crate::collective::tree::SubtreesByNode;
 use crate::inner::Inner;
 use crate::started::lane::Lane;
 use crate::started::{Started, promise};
@@ -34,23 +35,36 @@ pub struct Group {
 
 pub(crate) struct Members {
     pub(crate) id: u64,
-    pub(crate) members: Box<[Rank]>,
+    pub(crate) members: Arc<[Rank]>,
     /// This rank's place among the members.
     pub(crate) index: u32,
     pub(crate) sequence: AtomicU64,
+    /// Not all members said the same for the last window.
+    pub(crate) proposals_differed: AtomicBool,
     /// Collectives that were started, and run behind each other.
     pub(crate) lane: Arc<Lane>,
     /// Who of them is where, from the first collective on that asks for it.
     nodes: OnceLock<Nodes>,
+    /// Which subtrees of a reduction lie on which node, from the first reduction on that needs it.
+    subtrees: OnceLock<SubtreesByNode>,
     /// Where those meet that share this node. `None`: by messages; or there is no other here; or this is the world, whose ranks have lines of their own.
     pub(crate) barriers: Option<FlagBarriers>,
 }
 
 impl Members {
     /// `index`: this rank's place among them.
-    fn new(id: u64, members: Box<[Rank]>, index: u32, barriers: Option<FlagBarriers>) -> Arc<Members> {
-        let (sequence, lane) = (AtomicU64::new(0), Lane::new());
-        Arc::new(Members { id, members, index, sequence, lane, nodes: OnceLock::new(), barriers })
+    fn new(id: u64, members: Arc<[Rank]>, index: u32, barriers: Option<FlagBarriers>) -> Arc<Members> {
+        Arc::new(Members {
+            id,
+            members,
+            index,
+            sequence: AtomicU64::new(0),
+            proposals_differed: AtomicBool::new(false),
+            lane: Lane::new(),
+            nodes: OnceLock::new(),
+            subtrees: OnceLock::new(),
+            barriers,
+        })
     }
 }
 
@@ -61,7 +75,7 @@ pub(crate) const FROM_LIST: u64 = 1 << 63;
 
 impl Group {
     pub(crate) fn world(inner: &Arc<Inner>) -> Group {
-        let members = (0..inner.client.layout().rank_count()).map(Rank).collect();
+        let members = inner.client.layout().all_ranks();
         let index = inner.me().0;
         Group { inner: Arc::clone(inner), shared: Members::new(WORLD, members, index, None) }
     }
@@ -95,7 +109,7 @@ impl Group {
     /// and the same `tag`, and no two groups of the same ranks that are in use at once have the same one. `None` if this
     /// rank is not listed.
     pub(crate) fn among(inner: &Arc<Inner>, ranks: &[u32], tag: u64) -> Option<Group> {
-        let members: Box<[Rank]> = ranks.iter().copied().map(Rank).collect();
+        let members: Arc<[Rank]> = ranks.iter().copied().map(Rank).collect();
         let index = members.iter().position(|rank| *rank == inner.me())? as u32;
         // Lists hash to other numbers: the tag comes first.
         let mut tagged = vec![Rank((tag >> 32) as u32 ^ u32::MAX), Rank(tag as u32)];
@@ -104,7 +118,7 @@ impl Group {
         Some(Group { inner: Arc::clone(inner), shared: Members::new(id, members, index, None) })
     }
 
-    pub(crate) fn with_members(&self, id: u64, members: Box<[Rank]>, barriers: Option<FlagBarriers>) -> Group {
+    pub(crate) fn with_members(&self, id: u64, members: Arc<[Rank]>, barriers: Option<FlagBarriers>) -> Group {
         let me = self.inner.me();
         let index = members.iter().position(|rank| *rank == me).expect("this rank is a member") as u32;
         Group { inner: Arc::clone(&self.inner), shared: Members::new(id, members, index, barriers) }
@@ -135,7 +149,15 @@ impl Group {
     /// Who of its members is where.
     pub(crate) fn nodes(&self) -> &Nodes {
         let Members { members, index, nodes, .. } = &*self.shared;
-        nodes.get_or_init(|| Nodes::new(self.inner.client.layout(), members, *index))
+        nodes.get_or_init(|| {
+            let layout = self.inner.client.layout();
+            if self.is_world() { Nodes::of_world(layout) } else { Nodes::new(layout, members, *index) }
+        })
+    }
+
+    /// Which subtrees of a reduction lie on which node, if the first member is the root.
+    pub(crate) fn subtrees(&self) -> &SubtreesByNode {
+        self.shared.subtrees.get_or_init(|| SubtreesByNode::new(self.nodes()))
     }
 
     /// Runs a collective behind those that were started before, while the caller goes on.

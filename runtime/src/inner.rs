@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) watch: Arc<Watch>,
     pub(crate) questions: Arc<Questions>,
     /// How often a group was made from each list of ranks: tells their messages apart.
-    pub(crate) lists: Mutex<std::collections::HashMap<Box<[Rank]>, u64>>,
+    pub(crate) lists: Mutex<std::collections::HashMap<Arc<[Rank]>, u64>>,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     pub(crate) netmod: Arc<dyn Netmod>,
     pub(crate) finalized: AtomicBool,

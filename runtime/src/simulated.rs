@@ -19,6 +19,7 @@ use longarm_control::messages::{NodeCard, PeerTraffic};
 use longarm_netmod::Netmod;
 use longarm_proto::Secret;
 
+pub use crate::bootstrap::raise_descriptor_limit;
 use crate::bootstrap::{Node, OnDeath, OnInquiry, OnLoss, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;

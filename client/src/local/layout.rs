@@ -1,6 +1,6 @@
 //! On which node each rank runs. Fixed from init to finalize.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longarm_proto::{NodeId, Rank};
 
@@ -14,6 +14,8 @@ pub struct Layout {
     ranks: Arc<[Rank]>,
     /// Where in `ranks` each node begins, and where the last one ends.
     starts: Arc<[u32]>,
+    /// `ranks` as plain numbers, which are their places in a group of all, from the first time on that they are asked for.
+    places: Arc<OnceLock<Arc<[u32]>>>,
 }
 
 impl Layout {
@@ -41,7 +43,14 @@ impl Layout {
         for ((rank, node), local) in (0..).map(Rank).zip(node_of_rank).zip(&*local_of_rank) {
             ranks[(starts[node.0 as usize] + local) as usize] = rank;
         }
-        Layout { me, node_of_rank: node_of_rank.into(), local_of_rank, ranks: ranks.into(), starts: starts.into() }
+        Layout {
+            me,
+            node_of_rank: node_of_rank.into(),
+            local_of_rank,
+            ranks: ranks.into(),
+            starts: starts.into(),
+            places: Arc::default(),
+        }
     }
 
     /// The same for another rank. They share what they know.
@@ -92,6 +101,24 @@ impl Layout {
         &self.ranks[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
+    /// All ranks, ascending.
+    pub fn all_ranks(&self) -> Arc<[Rank]> {
+        if self.ranks.is_sorted() { Arc::clone(&self.ranks) } else { (0..self.rank_count()).map(Rank).collect() }
+    }
+
+    /// Where each node begins in the ranks by node, and where the last one ends.
+    pub fn starts(&self) -> &Arc<[u32]> {
+        &self.starts
+    }
+
+    /// The places of all ranks in a group of all of them, node by node. `None`: the nodes are not numbered in the order of their first
+    /// ranks.
+    pub fn places(&self) -> Option<&Arc<[u32]>> {
+        let leading = self.starts[..self.starts.len() - 1].iter().map(|start| self.ranks[*start as usize]);
+        let as_places = || self.ranks.iter().map(|rank| rank.0).collect();
+        leading.is_sorted().then(|| self.places.get_or_init(as_places))
+    }
+
     /// The rank that hosts the server of a node: its lowest.
     pub fn server_host(&self, node: NodeId) -> Rank {
         self.ranks_of(node)[0]
@@ -119,6 +146,12 @@ mod tests {
             assert_eq!(layout.ranks_of(node)[layout.local_of(rank) as usize], rank);
         }
         assert_eq!(layout.server_host(NodeId(1)), Rank(0));
+        assert_eq!(*layout.all_ranks(), [0, 1, 2, 3, 4, 5].map(Rank));
+        assert_eq!(layout.places(), None, "node 1 has the first rank");
+        let dealt_out = Layout::new(Rank(1), &[0, 1, 0, 1].map(NodeId));
+        let places = dealt_out.places().expect("node 0 has the first rank");
+        assert_eq!((&places[..], &dealt_out.starts()[..]), (&[0, 2, 1, 3][..], &[0, 2, 4][..]));
+        assert!(Arc::ptr_eq(places, dealt_out.of(Rank(2)).places().expect("the same")), "they are kept once");
         assert!(layout.contains(Rank(5)) && !layout.contains(Rank(6)));
     }
 

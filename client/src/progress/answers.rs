@@ -9,28 +9,36 @@ use longarm_shm::sync::{AtomicU32, Ordering};
 /// Told that connections may have been lost.
 pub(crate) type OnLoss = Arc<dyn Fn() + Send + Sync>;
 
+/// Counters.
+const SLOTS: usize = 64;
+
+fn slot_of(node: NodeId) -> usize {
+    node.0 as usize % SLOTS
+}
+
 /// See the module.
 pub(crate) struct Answers {
-    /// How many are due, by node.
-    due: Arc<[AtomicU32]>,
+    /// How many are due. Nodes whose numbers have the same remainder share a counter, so that a process needs none for each node of a large
+    /// job; it may watch more nodes than it must.
+    due: Arc<[AtomicU32; SLOTS]>,
     on_loss: OnceLock<OnLoss>,
 }
 
 impl Answers {
-    pub(crate) fn new(nodes: u32) -> Answers {
-        Answers { due: (0..nodes).map(|_| AtomicU32::new(0)).collect(), on_loss: OnceLock::new() }
+    pub(crate) fn new() -> Answers {
+        Answers { due: Arc::new([const { AtomicU32::new(0) }; SLOTS]), on_loss: OnceLock::new() }
     }
 
     /// Whether one is due from this node.
     pub(crate) fn are_due_from(&self, node: NodeId) -> bool {
         // Relaxed: who enters one wakes the helper after.
-        self.due[node.0 as usize].load(Ordering::Relaxed) > 0
+        self.due[slot_of(node)].load(Ordering::Relaxed) > 0
     }
 
     /// One more is due from this node.
     pub(crate) fn enter(&self, node: NodeId) -> AnswerDue {
-        self.due[node.0 as usize].fetch_add(1, Ordering::Relaxed);
-        AnswerDue { due: Arc::clone(&self.due), node }
+        self.due[slot_of(node)].fetch_add(1, Ordering::Relaxed);
+        AnswerDue { due: Arc::clone(&self.due), slot: slot_of(node) }
     }
 
     /// Whom to tell. The first one is kept.
@@ -47,13 +55,13 @@ impl Answers {
 
 /// An answer that is due, until this is dropped.
 pub struct AnswerDue {
-    due: Arc<[AtomicU32]>,
-    node: NodeId,
+    due: Arc<[AtomicU32; SLOTS]>,
+    slot: usize,
 }
 
 impl Drop for AnswerDue {
     fn drop(&mut self) {
-        self.due[self.node.0 as usize].fetch_sub(1, Ordering::Relaxed);
+        self.due[self.slot].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -63,11 +71,15 @@ mod tests {
 
     #[test]
     fn answers_are_due_from_their_nodes_until_all_are_dropped() {
-        let answers = Answers::new(2);
+        let answers = Answers::new();
         let (first, second) = (answers.enter(NodeId(1)), answers.enter(NodeId(1)));
         drop(first);
         assert!(answers.are_due_from(NodeId(1)) && !answers.are_due_from(NodeId(0)));
         drop(second);
+        assert!(!answers.are_due_from(NodeId(1)));
+        let sharing = answers.enter(NodeId(1 + SLOTS as u32));
+        assert!(answers.are_due_from(NodeId(1)) && !answers.are_due_from(NodeId(2)));
+        drop(sharing);
         assert!(!answers.are_due_from(NodeId(1)));
     }
 }

@@ -1,7 +1,5 @@
 //! The connections to other nodes: those that are open, and their end.
 
-use std::sync::OnceLock;
-
 use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::Ordering;
 
@@ -13,12 +11,12 @@ use crate::wakers;
 impl Progress {
     /// The connection to a node, if it was ever opened.
     pub(crate) fn endpoint_if_open(&self, node: NodeId) -> Option<&Endpoint> {
-        self.endpoints[node.0 as usize].get().map(Box::as_ref)
+        self.endpoints.of(node)
     }
 
     /// Every connection that is open.
     pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.iter().filter_map(OnceLock::get).map(Box::as_ref)
+        self.endpoints.iter()
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has
@@ -96,7 +94,9 @@ impl Progress {
     /// The host of a server that cannot be reached any more, although nobody knows of its death, if its node is one of
     /// those that matter.
     pub(crate) fn lost_connection(&self, operation: Operation, matters: impl Fn(NodeId) -> bool) -> Option<Lost> {
-        let (endpoint, how) = self.lost_endpoints().find(|(endpoint, _)| matters(endpoint.node()))?;
+        let those = self.lost_endpoints().filter(|(endpoint, _)| matters(endpoint.node()));
+        // The lowest one, as others may have opened theirs in another order.
+        let (endpoint, how) = those.min_by_key(|(endpoint, _)| endpoint.node())?;
         Some(self.lost(operation, endpoint, how.clone()))
     }
 

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 pub(crate) type OnPanic = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
 
 pub(crate) struct Helper {
-    pub(crate) waker: Waker,
+    /// Made when the thread is first started: a rank that needs no helper has no descriptor for it.
+    pub(crate) waker: OnceLock<Waker>,
     /// Threads of the application that wait in a call and drive.
     pub(crate) waiting: AtomicU32,
     /// It sleeps, or is about to, and looks at no other endpoint until it is woken. Swapped to false by whoever wakes
@@ -43,9 +44,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Helper {
-    pub(crate) fn new() -> std::io::Result<Helper> {
-        Ok(Helper {
-            waker: Waker::new()?,
+    pub(crate) fn new() -> Helper {
+        Helper {
+            waker: OnceLock::new(),
             waiting: AtomicU32::new(0),
             parked: AtomicBool::new(false),
             retired: AtomicBool::new(true),
@@ -53,7 +54,7 @@ impl Helper {
             thread: OnceLock::new(),
             starting: Mutex::new(false),
             on_panic: OnceLock::new(),
-        })
+        }
     }
 
     pub(crate) fn begin_wait(&self) -> Waiting<'_> {
@@ -65,7 +66,23 @@ impl Helper {
         // SeqCst fence: see `run`.
         fence(Ordering::SeqCst);
         if self.parked.swap(false, Ordering::SeqCst) {
-            self.waker.wake();
+            self.end_sleep();
+        }
+    }
+
+    /// For the one that starts the thread, before it does.
+    pub(crate) fn make_waker(&self) -> std::io::Result<()> {
+        if self.waker.get().is_none() {
+            // It is empty: the thread is started by one at a time.
+            let _ = self.waker.set(Waker::new()?);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread's sleep, if it was ever started.
+    pub(crate) fn end_sleep(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
         }
     }
 }

@@ -76,7 +76,8 @@ impl Progress {
                 None => resume_unwind(panic),
             }
         };
-        match std::thread::Builder::new().name("longarm-helper".into()).spawn(work) {
+        let spawn = || std::thread::Builder::new().name("longarm-helper".into()).spawn(work);
+        match self.helper.make_waker().and_then(|()| spawn()) {
             Ok(thread) => self.helper.thread.set(thread).expect("one thread starts it at a time"),
             Err(error) => {
                 if !std::mem::replace(&mut *has_failed, true) {
@@ -139,7 +140,7 @@ impl Progress {
     /// Ends the helper. Called once, at finalize.
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
-        self.helper.waker.wake();
+        self.helper.end_sleep();
     }
 }
 
@@ -184,7 +185,8 @@ fn run(progress: &Weak<Progress>) {
 /// False: the time was over.
 fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
     let watched = if idle { Vec::new() } else { progress.watched(Endpoint::needs_helper) };
-    let mut events = vec![PollFd::from_borrowed_fd(progress.helper.waker.descriptor(), PollFlags::IN)];
+    let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
+    let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(watched.iter().filter_map(Watched::poll));
     // Not longer than a moment while something is in progress that no descriptor announces.
     let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
@@ -195,6 +197,6 @@ fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
     let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
-    progress.helper.waker.clear();
+    waker.clear();
     woken || unannounced
 }

@@ -40,6 +40,7 @@ pub(crate) use launcher::Launcher;
 #[cfg(feature = "verbs")]
 pub(crate) use network::verbs_options;
 pub(crate) use network::{is_routed, network};
+pub use node::raise_descriptor_limit;
 pub(crate) use node::{Clock, Node, NodeOptions, costs};
 pub(crate) use rendezvous::{Found, OnDeath, OnInquiry, OnLoss, Rendezvous};
 pub(crate) use ways::find;

@@ -157,7 +157,7 @@ impl Node {
 
 /// The server keeps a descriptor for every window of its node, and one for every connection. Their usual limit is low and
 /// meant to be raised by who needs more.
-pub(super) fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current.is_some() && limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, ..limit };

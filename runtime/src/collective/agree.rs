@@ -5,6 +5,7 @@ use longarm_proto::Rank;
 use super::call::Call;
 use super::rounds::Participants;
 use super::signature::{SIGNATURE_BYTES, Signature};
+use super::tree::Combine;
 use crate::error::CollectiveError;
 
 const CLAIM_BYTES: usize = SIGNATURE_BYTES + 4;
@@ -62,6 +63,20 @@ pub(crate) enum Load {
     },
     /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
     OfAll(Vec<u8>),
+    /// One value that all members come to. Each has equally many bytes, at least 1, and so has the value.
+    Merged {
+        /// What is known so far: at first what this member says.
+        bytes: Vec<u8>,
+        /// How that of others is taken in.
+        merge: Merge,
+    },
+    /// The elements that all come to by a reduction, as many at each.
+    Reduced {
+        /// Those of this member; afterwards the result.
+        bytes: Vec<u8>,
+        /// How they are combined.
+        combine: Combine,
+    },
     /// What this member gives to each, by place, equally many bytes. It goes no other way than by being laid out.
     ToEach {
         /// How many each gets.
@@ -73,6 +88,14 @@ pub(crate) enum Load {
     },
 }
 
+/// Takes in what others say. What all come to is the same in whatever order and however often each is taken in.
+pub(crate) type Merge = fn(known: &mut [u8], heard: &[u8]);
+
+/// Takes in what several have said, one's behind the other's.
+pub(super) fn merge_pieces(known: &mut [u8], pieces: &[u8], merge: Merge) {
+    pieces.chunks_exact(known.len()).for_each(|heard| merge(known, heard));
+}
+
 /// How many bytes travel with an agreement.
 #[derive(Clone, Copy)]
 pub(super) enum Carried {
@@ -82,6 +105,10 @@ pub(super) enum Carried {
     OfOne(usize),
     /// So many of every member.
     OfAll(usize),
+    /// What some members come to: so many, and how more is taken in.
+    Merged(usize, Merge),
+    /// So many of every subtree of the nodes.
+    OfSubtrees(usize),
 }
 
 /// What is known of some members.
@@ -106,6 +133,7 @@ impl Load {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Load::OfOne { bytes: Some(bytes), .. } | Load::OfAll(bytes) => bytes,
+            Load::Merged { bytes, .. } | Load::Reduced { bytes, .. } => bytes,
             Load::Empty | Load::OfOne { bytes: None, .. } | Load::ToEach { .. } => &[],
         }
     }
@@ -120,7 +148,7 @@ impl Load {
         match self {
             Load::Empty => (0, 0),
             Load::OfOne { due, .. } => (0, *due),
-            Load::OfAll(own) => (0, own.len()),
+            Load::OfAll(own) | Load::Merged { bytes: own, .. } | Load::Reduced { bytes: own, .. } => (0, own.len()),
             Load::ToEach { share_bytes, .. } => (place * share_bytes, *share_bytes),
         }
     }
@@ -130,6 +158,8 @@ impl Load {
             Load::Empty | Load::ToEach { .. } => Carried::Nothing,
             Load::OfOne { due, .. } => Carried::OfOne(*due),
             Load::OfAll(own) => Carried::OfAll(own.len()),
+            Load::Merged { bytes, merge } => Carried::Merged(bytes.len(), *merge),
+            Load::Reduced { bytes, .. } => Carried::OfSubtrees(bytes.len()),
         }
     }
 
@@ -143,8 +173,14 @@ impl Load {
                 *bytes = Some(brought);
                 true
             }
-            Load::OfAll(pieces) => {
-                *pieces = brought;
+            // Of a reduction the result: leaders of nodes carry it, who combine.
+            Load::OfAll(bytes) | Load::Reduced { bytes, .. } => {
+                *bytes = brought;
+                true
+            }
+            // One piece, or those of all members, which are read where they lie on one node.
+            Load::Merged { bytes, merge } => {
+                merge_pieces(bytes, &brought, *merge);
                 true
             }
             Load::ToEach { got, .. } => {
@@ -184,13 +220,14 @@ impl Call<'_> {
         let digest = mine.digest().to_le_bytes();
         self.disseminate(participants, |call, round| {
             // Before this round there are bytes of `distance` speakers; near the end not all are missing there.
-            let due = |ahead: u32, piece_bytes: usize| participants.members_behind(ahead, round.missing) * piece_bytes;
+            let due = |ahead: u32, piece_bytes: usize| participants.pieces_behind(ahead, round.missing) * piece_bytes;
             let told = match carried {
                 // Not all that should be is here then, and nobody wants it.
                 _ if known.flags & SAME == 0 => &[],
                 Carried::Nothing => &[],
                 Carried::OfOne(_) => &known.bytes[..],
-                Carried::OfAll(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
+                Carried::OfAll(piece_bytes) | Carried::OfSubtrees(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
+                Carried::Merged(..) => &known.bytes[..],
             };
             let heard = if told.len() > TOLD_FIRST_BYTES_MAX {
                 let told = [&digest[..], &[known.flags], told].concat();
@@ -211,12 +248,17 @@ impl Call<'_> {
                 Carried::Nothing => 0,
                 // It may not have come by there yet.
                 Carried::OfOne(_) if bytes.is_empty() => 0,
-                Carried::OfOne(due) => due,
-                Carried::OfAll(piece_bytes) => due(participants.size() - round.distance, piece_bytes),
+                Carried::OfOne(due) | Carried::Merged(due, _) => due,
+                Carried::OfAll(piece_bytes) | Carried::OfSubtrees(piece_bytes) => {
+                    due(participants.size() - round.distance, piece_bytes)
+                }
             };
             call.check_bytes(round.from, bytes.len() as u64, due)?;
-            if matches!(carried, Carried::OfAll(_)) || known.bytes.is_empty() {
-                known.bytes.extend_from_slice(bytes);
+            match carried {
+                Carried::Merged(_, merge) => merge(&mut known.bytes, bytes),
+                Carried::OfAll(_) | Carried::OfSubtrees(_) => known.bytes.extend_from_slice(bytes),
+                Carried::Nothing | Carried::OfOne(_) if known.bytes.is_empty() => known.bytes.extend_from_slice(bytes),
+                Carried::Nothing | Carried::OfOne(_) => {}
             }
             Ok(())
         })?;

@@ -4,18 +4,27 @@
 //! So there are as many rounds of messages between nodes as the number of nodes has bits, and connections for these only, whatever the
 //! number of ranks. What little data there is goes the same way: what does not fit into a line is sent to the leader, and by it.
 
-use super::agree::{Known, Load, OFFERED, SAME, flags_of};
+use super::agree::{Known, Load, OFFERED, SAME, flags_of, merge_pieces};
 use super::call::Call;
 use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
 use super::rounds::Participants;
 use super::signature::Signature;
 use crate::error::CollectiveError;
+use crate::group::Group;
 
 /// What the members on a node have told their leader.
 struct Heard {
     met: Met,
     /// Who has sent more, by its number on the node, and how many bytes.
     sent: Vec<(u32, u64)>,
+}
+
+/// The leaders, of which this rank is one, and for what each speaks.
+fn speakers<'a>(group: &'a Group, load: &Load) -> Participants<'a> {
+    match load {
+        Load::Reduced { .. } => Participants::leaders_of_subtrees(group.nodes(), group.subtrees()),
+        _ => Participants::of_leaders(group.nodes()),
+    }
 }
 
 impl Call<'_> {
@@ -40,7 +49,8 @@ impl Call<'_> {
         };
         let known = self.through_leader(shown.words(), read, |call, heard| {
             let known = call.in_step(sent_at, |call| call.known_of(heard, to_carry))?;
-            call.agree_around(&Participants::of_leaders(nodes), &mine, to_carry.carried(), known)
+            let known = call.agree_around(&speakers(call.group, to_carry), &mine, to_carry.carried(), known)?;
+            Ok(call.reduced(to_carry, known))
         })?;
         if known.flags & SAME == 0 {
             return Err(self.find_differences(mine));
@@ -64,10 +74,31 @@ impl Call<'_> {
             Met::Agree { offered, bytes } => {
                 let own = if load.bytes().len() > DATA_BYTES { load.bytes() } else { &[] };
                 // All are of one length: all are shown, or all but this one's are sent.
-                Ok(Known { flags: flags_of(offered), bytes: [&bytes, own, &sent].concat() })
+                let mut bytes = [&bytes, own, &sent].concat();
+                match load {
+                    Load::Merged { bytes: own, merge } => {
+                        let pieces = std::mem::replace(&mut bytes, own.clone());
+                        merge_pieces(&mut bytes, &pieces, *merge);
+                    }
+                    Load::Reduced { combine, .. } => {
+                        bytes = self.group.subtrees().combine_here(self.group.nodes(), &bytes, combine);
+                    }
+                    Load::Empty | Load::OfOne { .. } | Load::OfAll(_) | Load::ToEach { .. } => {}
+                }
+                Ok(Known { flags: flags_of(offered), bytes })
             }
             Met::Wrong { member, found, due } => Err(self.bad_message(here[member as usize], found, due.to_string())),
         }
+    }
+
+    /// What the reduction comes to, from the pieces of all nodes; other loads as they are.
+    fn reduced(&self, load: &Load, known: Known) -> Known {
+        let Load::Reduced { combine, .. } = load else { return known };
+        if known.flags & SAME == 0 {
+            return known;
+        }
+        let bytes = self.group.subtrees().combine_all(self.group.nodes(), &known.bytes, combine);
+        Known { bytes, ..known }
     }
 
     /// The leader of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
@@ -78,6 +109,7 @@ impl Call<'_> {
             Load::Empty | Load::ToEach { .. } => return Ok(known),
             Load::OfOne { due, .. } => *due,
             Load::OfAll(own) => own.len() * self.size() as usize,
+            Load::Merged { bytes, .. } | Load::Reduced { bytes, .. } => bytes.len(),
         };
         let mut known = known;
         if due > DATA_BYTES {
@@ -93,7 +125,11 @@ impl Call<'_> {
                 self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
                 Ok(self.around(&known, own.len()))
             }
-            _ => Ok(known),
+            Load::Merged { .. } | Load::Reduced { .. } => {
+                self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
+                Ok(known)
+            }
+            Load::Empty | Load::OfOne { .. } | Load::ToEach { .. } => Ok(known),
         }
     }
 

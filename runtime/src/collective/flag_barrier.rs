@@ -48,7 +48,9 @@ impl Shown {
         let fits = match load {
             Load::Empty => true,
             Load::ToEach { .. } => false,
-            Load::OfOne { .. } | Load::OfAll(_) => load.wanted(0).1 <= DATA_BYTES,
+            Load::OfOne { .. } | Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } => {
+                load.wanted(0).1 <= DATA_BYTES
+            }
         };
         if !fits && lay_out() {
             shown.words[1] |= LAID_OUT;
@@ -122,7 +124,9 @@ impl Met {
         // Of one, those who do not have it show nothing.
         let (due, or_nothing) = match load {
             Load::OfOne { due, .. } => (*due, true),
-            Load::Empty | Load::OfAll(_) | Load::ToEach { .. } => (shown_count(&of(me)) as usize, false),
+            Load::Empty | Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } | Load::ToEach { .. } => {
+                (shown_count(&of(me)) as usize, false)
+            }
         };
         let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
         let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);

@@ -5,11 +5,11 @@
 use longarm_shm::CELL_PAYLOAD_BYTES;
 use zerocopy::IntoBytes;
 
-use super::agree::Load;
+use super::agree::{Load, Merge};
 use super::call::Call;
 use super::elements::joined;
 use super::signature::Signature;
-use super::tree::combine;
+use super::tree::{combine, combine_with};
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
@@ -21,8 +21,10 @@ const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
 /// The same where members share nodes, so that only the leaders of nodes carry it: of one member, and of all together.
 const CARRIED_BYTES_MAX: usize = 2 << 10;
 const ALL_CARRIED_BYTES_MAX: usize = 1 << 20;
-/// The same of a reduction, for which each member combines all of it.
+/// The same of a reduction: of all members together, where each of them combines what all have, and of all nodes together, as if each had one
+/// member, where leaders combine what their nodes have.
 const ALL_COMBINED_BYTES_MAX: usize = 8 << 10;
+const NODES_COMBINED_BYTES_MAX: usize = 64 << 10;
 
 impl Group {
     pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
@@ -37,8 +39,17 @@ impl Group {
         self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes) || self.is_carried(bytes, ALL_CARRIED_BYTES_MAX)
     }
 
-    pub(super) fn is_light_to_reduce(&self, bytes: usize) -> bool {
-        self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes) || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX)
+    pub(super) fn is_light_to_reduce(&self, root: u32, bytes: usize) -> bool {
+        let by_all = self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes);
+        by_all || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX) || self.is_combined_by_node(root, bytes)
+    }
+
+    /// Whether the leaders of nodes combine the elements. Only to the first member, for [`Group::subtrees`] are those with that root; and only
+    /// where members of a node follow each other, so that it has few of them.
+    fn is_combined_by_node(&self, root: u32, bytes: usize) -> bool {
+        let nodes = self.nodes();
+        let bytes_max = CARRIED_BYTES_MAX.min(NODES_COMBINED_BYTES_MAX / nodes.count() as usize);
+        root == 0 && nodes.are_shared() && (1..=bytes_max).contains(&bytes) && nodes.are_in_blocks()
     }
 
     fn is_carried(&self, bytes: usize, all_bytes_max: usize) -> bool {
@@ -123,6 +134,18 @@ impl Group {
         Ok(self.run(signature, |call| call.allgather_exactly(bytes))?.concat())
     }
 
+    /// What all members come to ([`Load::Merged`]). `bytes`: what this one says, at least 1, as many at each. Takes as long as a barrier.
+    pub(crate) fn merge_few(
+        &self,
+        signature: Signature,
+        bytes: Vec<u8>,
+        merge: Merge,
+    ) -> Result<Vec<u8>, CollectiveError> {
+        let mut load = Load::Merged { bytes, merge };
+        self.run_loaded(signature, &mut load, |_| Ok(()))?;
+        Ok(load.bytes().to_vec())
+    }
+
     /// Reduces little to the root, or with `for_all` to all members. Both combine from the root on, as the tree does, so the results are
     /// the same.
     pub(super) fn reduce_light<T: Number>(
@@ -132,6 +155,14 @@ impl Group {
         reduction: Reduction,
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
+        if self.is_combined_by_node(root, size_of_val(elements)) {
+            let mut load = Load::Reduced { bytes: elements.as_bytes().to_vec(), combine: combine_with::<T>(reduction) };
+            self.run_loaded(signature, &mut load, |_| Ok(()))?;
+            if for_all || self.rank() == root {
+                elements.as_mut_bytes().copy_from_slice(load.bytes());
+            }
+            return Ok(());
+        }
         let mut load = Load::OfAll(elements.as_bytes().to_vec());
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {

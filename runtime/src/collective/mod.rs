@@ -33,7 +33,7 @@ pub(crate) mod staging_buffer;
 mod started;
 mod subgroups;
 mod through_leader;
-mod tree;
+pub(crate) mod tree;
 
 use zerocopy::IntoBytes;
 
@@ -136,7 +136,7 @@ impl Group {
         self.check_place("root", root)?;
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("reduce", root, elements.len(), reduction);
-        if self.is_light_to_reduce(size_of_val(elements)) {
+        if self.is_light_to_reduce(root, size_of_val(elements)) {
             return self.reduce_light(signature, (root, false), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {
@@ -166,7 +166,7 @@ impl Group {
     ) -> Result<(), CollectiveError> {
         check_reduction::<T>(reduction, self.size())?;
         let signature = Signature::reduction::<T>("allreduce", 0, elements.len(), reduction);
-        if self.is_light_to_reduce(size_of_val(elements)) {
+        if self.is_light_to_reduce(0, size_of_val(elements)) {
             return self.reduce_light(signature, (0, true), reduction, elements);
         }
         if self.suits_staged_reduction(size_of_val(elements)) {

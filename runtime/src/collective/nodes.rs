@@ -1,15 +1,17 @@
 //! Which members of a group share a node: who speaks for whom.
 
+use std::sync::Arc;
+
 use longarm_client::Layout;
 use longarm_proto::Rank;
 
 /// The members of a group by node. Nodes are numbered in the order of their first members.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub(crate) struct Nodes {
     /// The places of the members, node by node, ascending in each.
-    places: Box<[u32]>,
+    places: Arc<[u32]>,
     /// Where in `places` each node begins, and where the last one ends.
-    starts: Box<[u32]>,
+    starts: Arc<[u32]>,
     /// Which of them is this rank's.
     mine: u32,
     /// Which of the members here this rank is.
@@ -17,6 +19,13 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// Of all ranks: what the layout knows already, if it has the nodes in the same order.
+    pub(crate) fn of_world(layout: &Layout) -> Nodes {
+        let Some(places) = layout.places() else { return Nodes::new(layout, &layout.all_ranks(), layout.me().0) };
+        let (places, starts) = (Arc::clone(places), Arc::clone(layout.starts()));
+        Nodes { places, starts, mine: layout.my_node().0, local: layout.local_of(layout.me()) }
+    }
+
     /// `me`: the place of this rank.
     pub(crate) fn new(layout: &Layout, members: &[Rank], me: u32) -> Nodes {
         let mut number_of = vec![u32::MAX; layout.node_count() as usize];
@@ -33,17 +42,17 @@ impl Nodes {
             *end += count;
             Some(*end)
         });
-        let starts: Box<[u32]> = std::iter::once(0).chain(ends).collect();
+        let starts: Arc<[u32]> = std::iter::once(0).chain(ends).collect();
         let number = |member: &Rank| number_of[layout.node_of(*member).0 as usize];
         let mut next = starts.to_vec();
-        let mut places = vec![0; members.len()].into_boxed_slice();
+        let mut places = vec![0; members.len()];
         for (place, member) in (0..).zip(members) {
             let at = &mut next[number(member) as usize];
             places[*at as usize] = place;
             *at += 1;
         }
         let mine = number(&members[me as usize]);
-        let mut nodes = Nodes { places, starts, mine, local: 0 };
+        let mut nodes = Nodes { places: places.into(), starts, mine, local: 0 };
         nodes.local = nodes.here().iter().position(|place| *place == me).expect("this rank is on its node") as u32;
         nodes
     }
@@ -82,12 +91,12 @@ impl Nodes {
     }
 
     /// The places of the members on this rank's node.
-    pub(super) fn here(&self) -> &[u32] {
+    pub(crate) fn here(&self) -> &[u32] {
         self.on(self.mine)
     }
 
     /// The place of the leader of a node: the first member there, which speaks for the others.
-    pub(super) fn leader(&self, node: u32) -> u32 {
+    pub(crate) fn leader(&self, node: u32) -> u32 {
         self.on(node)[0]
     }
 
@@ -104,6 +113,11 @@ impl Nodes {
     /// The node of the member at a place.
     pub(super) fn node_of(&self, place: u32) -> u32 {
         (0..self.count()).find(|node| self.on(*node).contains(&place)).expect("every member is on a node")
+    }
+
+    /// Whether the places of each node's members follow each other, and those of the nodes.
+    pub(super) fn are_in_blocks(&self) -> bool {
+        self.places.is_sorted()
     }
 
     /// Whether there are several nodes, on some of which there are several members.
@@ -129,6 +143,17 @@ mod tests {
         assert_eq!([nodes.leader(0), nodes.leader(1)], [0, 1]);
         assert_eq!([0, 1, 2, 3, 4].map(|place| nodes.node_of(place)), [0, 1, 0, 1, 0]);
         assert!(nodes.are_shared() && !nodes.is_leader());
+    }
+
+    #[test]
+    fn the_layouts_nodes_of_the_world_are_those_found_from_its_ranks() {
+        for node_of in [&[0, 0, 1, 1, 2][..], &[0, 1, 0, 2, 1], &[1, 0, 1, 2], &[0; 4], &[0, 1, 2]] {
+            let node_of: Vec<NodeId> = node_of.iter().copied().map(NodeId).collect();
+            for me in (0..node_of.len() as u32).map(Rank) {
+                let layout = Layout::new(me, &node_of);
+                assert_eq!(Nodes::of_world(&layout), Nodes::new(&layout, &layout.all_ranks(), me.0), "{node_of:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use longarm_client::Expecting;
 
 use super::call::Call;
 use super::nodes::Nodes;
+use super::tree::SubtreesByNode;
 use crate::error::CollectiveError;
 
 /// Those that speak, each with those a number of places before and behind it.
@@ -11,8 +12,18 @@ pub(super) struct Participants<'a> {
     size: u32,
     /// Which of them this rank is.
     me: u32,
-    /// Where the leaders of nodes speak for all there: who is where.
-    nodes: Option<&'a Nodes>,
+    speak_for: SpeakFor<'a>,
+}
+
+/// For what each of them speaks.
+#[derive(Clone, Copy)]
+enum SpeakFor<'a> {
+    /// Itself.
+    Itself,
+    /// Leaders: the members on their nodes.
+    Members(&'a Nodes),
+    /// Leaders: what subtrees of a reduction lie on their nodes.
+    Subtrees(&'a Nodes, &'a SubtreesByNode),
 }
 
 /// One of the rounds, as one that speaks sees it.
@@ -31,30 +42,39 @@ pub(super) struct Round {
 impl<'a> Participants<'a> {
     /// As many members of a group, each for itself.
     pub(super) fn of_members(size: u32, me: u32) -> Participants<'a> {
-        Participants { size, me, nodes: None }
+        Participants { size, me, speak_for: SpeakFor::Itself }
     }
 
     /// The leaders of the nodes, of which this is one.
     pub(super) fn of_leaders(nodes: &'a Nodes) -> Participants<'a> {
-        Participants { size: nodes.count(), me: nodes.mine(), nodes: Some(nodes) }
+        Participants { size: nodes.count(), me: nodes.mine(), speak_for: SpeakFor::Members(nodes) }
+    }
+
+    /// The leaders, who speak for subtrees.
+    pub(super) fn leaders_of_subtrees(nodes: &'a Nodes, subtrees: &'a SubtreesByNode) -> Participants<'a> {
+        Participants { speak_for: SpeakFor::Subtrees(nodes, subtrees), ..Participants::of_leaders(nodes) }
     }
 
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// For how many members `count` of them speak: the one `ahead` places ahead of this one, the one before it, and so on.
-    pub(super) fn members_behind(&self, ahead: u32, count: u32) -> usize {
-        let around = |back: u32| (self.me + ahead + self.size() - back) % self.size();
-        match self.nodes {
-            None => count as usize,
-            Some(nodes) => (0..count).map(|back| nodes.on(around(back)).len()).sum(),
+    /// For how many members, or subtrees, `count` of them speak: the one `ahead` places ahead of this one, the one before it, and so on.
+    pub(super) fn pieces_behind(&self, ahead: u32, count: u32) -> usize {
+        let around = (0..count).map(|back| (self.me + ahead + self.size() - back) % self.size());
+        match self.speak_for {
+            SpeakFor::Itself => count as usize,
+            SpeakFor::Members(nodes) => around.map(|node| nodes.on(node).len()).sum(),
+            SpeakFor::Subtrees(_, subtrees) => around.map(|node| subtrees.on(node).len()).sum(),
         }
     }
 
     /// The place in the group of one that speaks.
     fn speaker(&self, at: u32) -> u32 {
-        self.nodes.map_or(at, |nodes| nodes.leader(at))
+        match self.speak_for {
+            SpeakFor::Itself => at,
+            SpeakFor::Members(nodes) | SpeakFor::Subtrees(nodes, _) => nodes.leader(at),
+        }
     }
 
     /// Dissemination (Hensgen, Finkel, Manber): in round k each tells the one 2^k places ahead, and hears the one as far behind.
@@ -129,7 +149,7 @@ mod tests {
                         let members = |speaker: &u32| if by_node { *speaker as usize + 1 } else { 1 };
                         let due: usize = new.iter().map(members).sum();
                         assert_eq!(
-                            participants.members_behind(size - round.distance, round.missing),
+                            participants.pieces_behind(size - round.distance, round.missing),
                             due,
                             "{size}: {me}"
                         );

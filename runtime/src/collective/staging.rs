@@ -13,9 +13,9 @@
 
 use std::sync::Arc;
 
-use longarm_client::{AttachError, ClientWindow, Operation, OriginBytesMut, TransferError, WindowIdentity};
+use longarm_client::{AttachError, ClientWindow, Operation, OriginBytesMut, Parts, TransferError, WindowIdentity};
 use longarm_memory::Region;
-use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+use longarm_proto::{AccessKey, Generation, WindowId};
 use longarm_server::door::DoorRequest;
 use parking_lot::Mutex;
 
@@ -140,9 +140,8 @@ fn make(inner: &Arc<Inner>, key: AccessKey) -> Option<ClientWindow> {
     };
     let memory = Mutex::new(Some(memory));
     let attach = move || memory.lock().take().ok_or_else(|| AttachError::Refused("mapped before".into()));
-    let members: Vec<(Rank, u64)> = (0..layout.rank_count()).map(|rank| (Rank(rank), PART_BYTES)).collect();
     let identity = WindowIdentity { window: WINDOW, generation: GENERATION, key };
-    let window = ClientWindow::new(layout, identity, &members, attach);
+    let window = ClientWindow::new(layout, identity, Parts::Alike(PART_BYTES), attach);
     window.leave_out_of_dumps();
     Some(window)
 }

@@ -1,5 +1,7 @@
 //! Groups that members of a group make together.
 
+use std::sync::Arc;
+
 use longarm_client::TransferError;
 use longarm_client::mail::Slot;
 use longarm_proto::Rank;
@@ -39,7 +41,7 @@ impl Group {
             .map(|place| (words[place][1] as i64, place))
             .collect();
         members.sort_unstable();
-        let ranks: Box<[Rank]> = members.iter().map(|(_, place)| told[*place].rank).collect();
+        let ranks: Arc<[Rank]> = members.iter().map(|(_, place)| told[*place].rank).collect();
         let barriers = claim.settle(&self.inner, &told, &ranks);
         let first = members.iter().map(|(_, place)| *place).min();
         Ok(first.map(|first| self.with_members(words[first][2], ranks, barriers)))
@@ -106,7 +108,7 @@ impl Group {
                 _ => return Err(CollectiveError::BadMember { rank: Rank(*place) }),
             }
         }
-        let ranks: Box<[Rank]> = places.iter().map(|place| self.shared.members[*place as usize]).collect();
+        let ranks: Arc<[Rank]> = places.iter().map(|place| self.shared.members[*place as usize]).collect();
         let me = self.inner.me();
         if !ranks.contains(&me) {
             return Err(CollectiveError::NotMember { rank: me });

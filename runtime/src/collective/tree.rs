@@ -4,9 +4,17 @@
 //! every layout, and comes to the same bits.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use zerocopy::IntoBytes;
+
+use super::elements::from_bytes;
 use super::nodes::Nodes;
 use crate::element::{Number, Reduction};
+
+/// Combines what parts of the tree have, equally many bytes each, one's behind the other's, given the turns at which the parts begin, to
+/// what all of them come to.
+pub(crate) type Combine = Arc<dyn Fn(&[u8], &[u32]) -> Vec<u8> + Send + Sync>;
 
 /// Members of one node that are a whole subtree, and no part of a larger one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +43,63 @@ pub(super) fn subtrees(nodes: &Nodes, (root, size): (u32, u32)) -> Vec<Subtree> 
         Subtree { turns, node, number: *count - 1 }
     });
     numbered.collect()
+}
+
+/// Where the subtrees of each node begin, in the tree whose root is the first member: turns are places there.
+#[derive(Debug)]
+pub(crate) struct SubtreesByNode {
+    /// Turns, node by node, ascending in each.
+    turns: Box<[u32]>,
+    /// Where in `turns` each node begins, and where the last one ends.
+    starts: Box<[u32]>,
+}
+
+impl SubtreesByNode {
+    pub(crate) fn new(nodes: &Nodes) -> SubtreesByNode {
+        let mut trees = subtrees(nodes, (0, nodes.places().len() as u32));
+        trees.sort_by_key(|tree| tree.node);
+        let starts = (0..=nodes.count()).map(|node| trees.partition_point(|tree| tree.node < node) as u32).collect();
+        SubtreesByNode { turns: trees.iter().map(|tree| tree.turns.start).collect(), starts }
+    }
+
+    /// The turns at which the subtrees of a node begin.
+    pub(super) fn on(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.turns[self.starts[node] as usize..self.starts[node + 1] as usize]
+    }
+
+    /// What the subtrees of a rank's node come to, one behind the other, from what each member there has.
+    pub(super) fn combine_here(&self, nodes: &Nodes, pieces: &[u8], combine: &Combine) -> Vec<u8> {
+        let (here, trees) = (nodes.here(), self.on(nodes.mine()));
+        let piece_bytes = pieces.len() / here.len();
+        let ends = trees[1..].iter().copied().chain([u32::MAX]);
+        let of_tree = |(turn, end): (&u32, u32)| {
+            let range = here.partition_point(|place| place < turn)..here.partition_point(|place| *place < end);
+            combine(&pieces[range.start * piece_bytes..range.end * piece_bytes], &here[range])
+        };
+        trees.iter().zip(ends).flat_map(of_tree).collect()
+    }
+
+    /// What all come to, from what the subtrees of a rank's node have, those of the node before it, and so on around.
+    pub(super) fn combine_all(&self, nodes: &Nodes, pieces: &[u8], combine: &Combine) -> Vec<u8> {
+        let (mine, count) = (nodes.mine(), nodes.count());
+        let around = (0..count).map(|back| (mine + count - back) % count);
+        let turns = around.flat_map(|node| self.on(node).iter().copied());
+        let mut found: Vec<(u32, &[u8])> = turns.zip(pieces.chunks_exact(pieces.len() / self.turns.len())).collect();
+        found.sort_unstable_by_key(|(turn, _)| *turn);
+        let (turns, pieces): (Vec<u32>, Vec<&[u8]>) = found.into_iter().unzip();
+        combine(&pieces.concat(), &turns)
+    }
+}
+
+/// A [`Combine`] of numbers.
+pub(super) fn combine_with<T: Number>(reduction: Reduction) -> Combine {
+    Arc::new(move |pieces, turns| {
+        let mut all: Vec<T> = from_bytes(pieces);
+        let count = all.len() / turns.len();
+        combine_those(&mut all, count, turns.iter().copied(), reduction);
+        all[..count].as_bytes().to_vec()
+    })
 }
 
 /// Finds the subtrees of a part of the tree.
@@ -169,7 +234,32 @@ mod tests {
                 }
                 combine_subtrees(&mut pieces, 1, &all, Reduction::Sum);
                 assert_eq!(pieces[0].to_bits(), by_tree(&values, 0).to_bits(), "{size} in {layout}");
+                assert_eq!(by_leaders(&nodes, &values), [by_tree(&values, 0), f64::from(size)], "{size} in {layout}");
             }
         }
+    }
+
+    /// The sum of what all members have, and their number, as leaders come to it; all to the same.
+    fn by_leaders(all: &Nodes, values: &[f64]) -> [f64; 2] {
+        let combine = combine_with::<f64>(Reduction::Sum);
+        let layout: Vec<u32> = (0..values.len() as u32).map(|place| all.node_of(place)).collect();
+        let node_of: Vec<NodeId> = layout.iter().copied().map(NodeId).collect();
+        let members: Vec<Rank> = (0..values.len() as u32).map(Rank).collect();
+        let seen = |leader: u32| Nodes::new(&Layout::new(Rank(leader), &node_of), &members, leader);
+        let leaders: Vec<Nodes> = (0..all.count()).map(|node| seen(all.leader(node))).collect();
+        let of_node = |nodes: &Nodes| {
+            let pieces: Vec<f64> = nodes.here().iter().flat_map(|place| [values[*place as usize], 1.0]).collect();
+            SubtreesByNode::new(nodes).combine_here(nodes, pieces.as_bytes(), &combine)
+        };
+        let told: Vec<Vec<u8>> = leaders.iter().map(of_node).collect();
+        let come_to = leaders.iter().map(|nodes| {
+            let count = nodes.count();
+            let around = (0..count).map(|back| &told[((nodes.mine() + count - back) % count) as usize][..]);
+            let found = SubtreesByNode::new(nodes).combine_all(nodes, &around.collect::<Vec<_>>().concat(), &combine);
+            from_bytes::<f64>(&found).try_into().expect("one of each")
+        });
+        let come_to: Vec<[f64; 2]> = come_to.collect();
+        assert!(come_to.iter().all(|sums| *sums == come_to[0]), "{come_to:?}");
+        come_to[0]
     }
 }

@@ -15,13 +15,28 @@ use longarm_server::door::DoorRequest;
 use longarm_shm::NodeWindow;
 
 use super::name::{FreshName, Name};
-use super::proposal::{Made, Outcome, Proposal};
+use super::proposal::{Made, Outcomes, Proposals};
 use crate::group::Group;
 
 /// The memory of a window of the world, by the window that each node's was made for. Another window in the same memory has all its parts
 /// where this one has them, in every process that has it mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MemoryOfNodes(Box<[Name]>);
+pub struct MemoryOfNodes(Memory);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Memory {
+    /// That of every node was made for the same window, as it is unless one was late.
+    Alike(Name),
+    /// By node.
+    Each(Box<[Name]>),
+}
+
+impl MemoryOfNodes {
+    fn of(names: Box<[Name]>) -> MemoryOfNodes {
+        let alike = names.iter().all(|name| *name == names[0]);
+        MemoryOfNodes(if alike { Memory::Alike(names[0]) } else { Memory::Each(names) })
+    }
+}
 
 impl Group {
     /// The lowest rank of the node has the announced window of the world served. Gives the window that the memory was made for.
@@ -46,43 +61,55 @@ impl Group {
 
     /// The memory that all nodes serve already for the announced window, if they do, every part has room in it, and all members know the
     /// window's name. All members see the same.
-    pub(super) fn memory_served_ahead(&self, proposals: &[Proposal]) -> Option<MemoryOfNodes> {
-        let announced = proposals[0].announced?;
-        if proposals.iter().any(|proposal| proposal.announced != Some(announced)) {
-            return None;
+    pub(super) fn memory_served_ahead(&self, proposals: &Proposals) -> Option<MemoryOfNodes> {
+        proposals.announced()?;
+        match proposals {
+            // As much room as each node's lowest rank has guessed.
+            Proposals::Alike(all) => all.made_for.map(|name| MemoryOfNodes(Memory::Alike(name))),
+            Proposals::Each(all) => self.on_nodes(|ranks| {
+                let lowest = all[ranks[0].0 as usize];
+                let guess = NodeWindow::room_for(&vec![lowest.bytes; ranks.len()])?;
+                (room_of(ranks, proposals)? == guess).then_some(lowest.made_for?)
+            }),
         }
-        self.on_nodes(|ranks| {
-            let lowest = proposals[ranks[0].0 as usize];
-            let guess = NodeWindow::room_for(&vec![lowest.bytes; ranks.len()])?;
-            (room_of(ranks, proposals)? == guess).then_some(lowest.made_for?)
-        })
     }
 
     /// The memory of a window of the world that was made together, if it is such that other windows have it afterwards on all nodes.
-    pub(super) fn memory_of_nodes(&self, proposals: &[Proposal], outcomes: &[Outcome]) -> Option<MemoryOfNodes> {
-        self.on_nodes(|ranks| match outcomes[ranks[0].0 as usize].made {
-            // Memory without room has no other window afterwards.
-            Made::Memory((window, generation), _) => room_of(ranks, proposals).map(|_| Name::of(window, generation)),
-            Made::Failed | Made::Nothing => None,
-        })
+    pub(super) fn memory_of_nodes(&self, proposals: &Proposals, outcomes: &Outcomes) -> Option<MemoryOfNodes> {
+        // Memory without room has no other window afterwards.
+        let has_room = |ranks: &[Rank]| room_of(ranks, proposals).is_some();
+        match outcomes {
+            Outcomes::Alike(all) => {
+                let name = all.made_for?;
+                self.on_nodes(|ranks| has_room(ranks).then_some(name))
+            }
+            Outcomes::Each(all) => self.on_nodes(|ranks| match all[ranks[0].0 as usize].made {
+                Made::Memory((window, generation), _) => has_room(ranks).then(|| Name::of(window, generation)),
+                Made::Failed | Made::Nothing => None,
+            }),
+        }
     }
 
     /// That of this node.
     pub(super) fn memory_here(&self, memory: &MemoryOfNodes) -> (WindowId, Generation) {
+        let name = match &memory.0 {
+            Memory::Alike(name) => *name,
+            Memory::Each(names) => names[self.inner.client.layout().my_node().0 as usize],
+        };
         // Rank 0 has named all windows of the world.
-        memory.0[self.inner.client.layout().my_node().0 as usize].window(Rank(0))
+        name.window(Rank(0))
     }
 
     /// What each node of the world gives, if all do.
     fn on_nodes(&self, of_ranks: impl Fn(&[Rank]) -> Option<Name>) -> Option<MemoryOfNodes> {
         let layout = self.inner.client.layout();
         let nodes = (0..layout.node_count()).map(NodeId);
-        nodes.map(|node| of_ranks(layout.ranks_of(node))).collect::<Option<_>>().map(MemoryOfNodes)
+        nodes.map(|node| of_ranks(layout.ranks_of(node))).collect::<Option<_>>().map(MemoryOfNodes::of)
     }
 }
 
 /// The room of each part of these ranks of a node.
-fn room_of(ranks: &[Rank], proposals: &[Proposal]) -> Option<u64> {
-    let bytes: Vec<u64> = ranks.iter().map(|rank| proposals[rank.0 as usize].bytes).collect();
+fn room_of(ranks: &[Rank], proposals: &Proposals) -> Option<u64> {
+    let bytes: Vec<u64> = ranks.iter().map(|rank| proposals.bytes_at(rank.0)).collect();
     NodeWindow::room_for(&bytes)
 }

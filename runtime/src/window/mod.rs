@@ -8,6 +8,7 @@ pub(crate) mod kept;
 mod many;
 mod many_handle;
 pub(crate) mod map;
+mod merged;
 mod name;
 pub(crate) mod numbers;
 mod own_part;

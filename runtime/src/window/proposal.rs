@@ -9,11 +9,13 @@
 //!                it serves ahead
 //! ```
 //!
+//! Many members tell each other only what they come to (`merged.rs`).
+//!
 //! Each is as long as what a barrier can show, so that one barrier is enough for it on a node, and one round of messages of a hundred ranks.
 
 use std::os::fd::RawFd;
 
-use longarm_proto::{Generation, WindowId};
+use longarm_proto::{Generation, Rank, WindowId};
 
 use super::name::{FreshName, Name};
 use crate::group::words_of;
@@ -43,6 +45,50 @@ impl Proposal {
         let [bytes, name, key, announced, made_for] = words_of(body);
         let (announced, made_for) = (Name::read(announced), Name::read(made_for));
         Proposal { bytes, fresh: FreshName::read(name, key), announced, made_for }
+    }
+}
+
+/// What all members have told.
+pub(super) enum Proposals {
+    /// What each has, by its place.
+    Each(Vec<Proposal>),
+    /// All want as much. What they come to; [`Proposal::made_for`] is what all nodes have.
+    Alike(Proposal),
+}
+
+impl Proposals {
+    /// What a member wants.
+    pub(super) fn bytes_at(&self, place: u32) -> u64 {
+        match self {
+            Proposals::Each(all) => all[place as usize].bytes,
+            Proposals::Alike(all) => all.bytes,
+        }
+    }
+
+    /// What the first member has named.
+    pub(super) fn fresh(&self) -> Option<FreshName> {
+        match self {
+            Proposals::Each(all) => all[0].fresh,
+            Proposals::Alike(all) => all.fresh,
+        }
+    }
+
+    /// What all members know the window to be called.
+    pub(super) fn announced(&self) -> Option<Name> {
+        match self {
+            Proposals::Each(all) => all[0].announced.filter(|name| all.iter().all(|one| one.announced == Some(*name))),
+            Proposals::Alike(all) => all.announced,
+        }
+    }
+
+    /// The first member that wants more than this, by its place, and how much.
+    pub(super) fn first_above(&self, bytes_max: u64) -> Option<(u32, u64)> {
+        match self {
+            Proposals::Each(all) => {
+                (0..).zip(all).map(|(at, one)| (at, one.bytes)).find(|(_, bytes)| *bytes > bytes_max)
+            }
+            Proposals::Alike(all) => Some((0, all.bytes)).filter(|(_, bytes)| *bytes > bytes_max),
+        }
     }
 }
 
@@ -110,6 +156,54 @@ impl Outcome {
             }
         };
         Outcome { made, next: FreshName::read(name, key) }
+    }
+}
+
+/// What the outcomes of all members come to.
+pub(super) struct MergedOutcome {
+    /// What the next window of the world is called.
+    pub(super) next: Option<FreshName>,
+    /// The window that the memory of every node was made for, if that is the same one.
+    pub(super) made_for: Option<Name>,
+}
+
+/// What has become of it at all members.
+pub(super) enum Outcomes {
+    /// At each, by its place.
+    Each(Vec<Outcome>),
+    /// All have done their part.
+    Alike(MergedOutcome),
+}
+
+impl Outcomes {
+    /// What rank 0 says the next window of the world is called.
+    pub(super) fn next(&self) -> Option<FreshName> {
+        match self {
+            Outcomes::Each(all) => all[0].next,
+            Outcomes::Alike(all) => all.next,
+        }
+    }
+
+    /// The first member that could not have its node's memory made, by its place.
+    pub(super) fn failed(&self) -> Option<u32> {
+        match self {
+            Outcomes::Each(all) => {
+                (0..).zip(all).find(|(_, outcome)| outcome.made == Made::Failed).map(|(place, _)| place)
+            }
+            Outcomes::Alike(_) => None,
+        }
+    }
+
+    /// Where the memory is found that the member at a place has had made for the node of both. `None`: nobody has said so.
+    pub(super) fn found(&self, maker_here: u32) -> Option<Found> {
+        match self {
+            Outcomes::Each(all) => match all[maker_here as usize].made {
+                Made::Memory(made_for, file) => Some(Found { made_for, file: Some(file) }),
+                Made::Failed | Made::Nothing => None,
+            },
+            // Only windows of the world are told of so, which rank 0 has named.
+            Outcomes::Alike(all) => all.made_for.map(|name| Found { made_for: name.window(Rank(0)), file: None }),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use longarm_client::{
     AttachError, Awaited, Client, ClientOptions, ClientWindow, Completion, EndpointOptions, Failures, Layout, LostHow,
-    MutexError, MutexHome, Operation, RestOn, RmwError, Time, TransferError, WindowIdentity,
+    MutexError, MutexHome, Operation, Parts, RestOn, RmwError, Time, TransferError, WindowIdentity,
 };
 use longarm_netmod::flow::Costs;
 use longarm_proto::{
@@ -100,7 +100,7 @@ impl Caller {
         let identity = WindowIdentity { window: WindowId(7), generation: Generation(1), key: AccessKey(9) };
         let members = [(Rank(1), PART_BYTES), (Rank(2), PART_BYTES)];
         let nowhere = || Err(AttachError::Refused("no part of it is here".to_owned()));
-        let window = Arc::new(ClientWindow::new(&layout, identity, &members, nowhere));
+        let window = Arc::new(ClientWindow::new(&layout, identity, Parts::Each(&members), nowhere));
         let ranks = layout.rank_count();
         let client = Client::new(ClientOptions {
             layout,

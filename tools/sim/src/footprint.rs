@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use longarm_client::{AttachError, Client, ClientWindow, Layout, Operation, OriginBytes, WindowIdentity};
+use longarm_client::{AttachError, Client, ClientWindow, Layout, Operation, OriginBytes, Parts, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 use longarm_server::door::DoorRequest;
 use longarm_shm::NodeWindow;
@@ -29,7 +29,7 @@ use crate::schedule::Scheduler;
 /// Nodes that rank 0 connects to, at most.
 const PEERS: u32 = 100;
 /// Windows that are made to measure one.
-const WINDOWS: u64 = 64;
+const WINDOWS: usize = 64;
 /// Until everything is acknowledged and at rest.
 const REST_NS: u64 = 2_000_000_000;
 /// What the system counts the memory of a file in.
@@ -51,11 +51,15 @@ pub struct Footprint {
     /// Another node, after words were put there and everything was acknowledged: at both ends together, and what the
     /// simulated network keeps for it.
     pub peer: u64,
-    /// One window, at the process and its node's server together.
+    /// The same where the connection is encrypted.
+    pub encrypted_peer: u64,
+    /// One window with equal parts, at the process and its node's server together.
     pub window: u64,
+    /// One whose parts are listed, as where they differ.
+    pub listed_window: u64,
     /// Each rank that the job has more, at a process: from a job of a tenth of the ranks to this one.
     pub rank: f64,
-    /// The same of a window.
+    /// The same of a window whose parts are listed.
     pub window_rank: f64,
     /// The same of the node's shared memory.
     pub segment_rank: f64,
@@ -66,22 +70,26 @@ pub struct Footprint {
 /// # Errors
 /// When the job could not be set up.
 pub fn measure(ranks: u32, in_use: fn() -> usize) -> Result<Footprint, String> {
-    let small = count(ranks / 10, in_use)?;
-    let large = count(ranks, in_use)?;
+    let small = count(ranks / 10, false, in_use)?;
+    let large = count(ranks, false, in_use)?;
+    let encrypted_peer = count(ranks, true, in_use)?.peer;
     let per_rank = |of: fn(&Footprint) -> u64| {
         let more = of(&large) as f64 - of(&small) as f64;
         more / f64::from(large.ranks - small.ranks)
     };
     Ok(Footprint {
+        encrypted_peer,
         rank: per_rank(|found| found.client),
-        window_rank: per_rank(|found| found.window),
+        window_rank: per_rank(|found| found.listed_window),
         segment_rank: per_rank(|found| found.segment),
         ..large
     })
 }
 
-fn count(ranks: u32, in_use: fn() -> usize) -> Result<Footprint, String> {
-    let shape = Rc::new(Shape::new(Plan { seed: 1, ranks, ops: 1, faults: FaultSet::NONE }));
+fn count(ranks: u32, encrypted: bool, in_use: fn() -> usize) -> Result<Footprint, String> {
+    let mut shape = Shape::new(Plan { seed: 1, ranks, ops: 1, faults: FaultSet::NONE });
+    shape.encrypted = encrypted;
+    let shape = Rc::new(shape);
     let run = network::begin(shape.plan.seed, shape.nodes(), Speed::default());
     book::begin(&shape);
     let job = Job::begin(Rc::clone(&shape), run)?;
@@ -100,10 +108,16 @@ fn count_in(job: &Rc<Job>, in_use: fn() -> usize) -> Result<Footprint, String> {
     let client = make_client(job, &Layout::new(Rank(0), &shape.node_of_rank))?;
     let client_bytes = grown(before);
     // What is made at the first use of anything is none of what one more costs.
-    let first = make_window(&client, shape, 1)?;
-    let before = in_use();
-    let windows = (2..2 + WINDOWS).map(|number| make_window(&client, shape, number)).collect::<Result<Vec<_>, _>>()?;
-    let window = grown(before) / windows.len() as u64;
+    let members: Vec<(Rank, u64)> = (0..shape.plan.ranks).map(|rank| (Rank(rank), PART_BYTES)).collect();
+    let first = make_window(&client, shape, 1, Parts::Each(&members))?;
+    let mut numbers = 2..;
+    let mut of_window = |parts| {
+        let before = in_use();
+        let made = numbers.by_ref().take(WINDOWS).map(|number| make_window(&client, shape, number, parts));
+        let windows = made.collect::<Result<Vec<_>, _>>()?;
+        Ok::<u64, String>(grown(before) / windows.len() as u64)
+    };
+    let (listed_window, window) = (of_window(Parts::Each(&members))?, of_window(Parts::Alike(PART_BYTES))?);
     let nodes = (1..shape.nodes()).take(PEERS as usize + 1);
     let peers: Vec<Rank> = nodes.map(|node| Rank(shape.ranks_of(node).start)).collect();
     let counted = Arc::new(Mutex::new(Err("rank 0 did not come to its end".to_owned())));
@@ -119,8 +133,20 @@ fn count_in(job: &Rc<Job>, in_use: fn() -> usize) -> Result<Footprint, String> {
     Scheduler::of_one(job, client, fiber).run(&mut || {});
     let peer = counted.lock().expect("nobody panics with it").clone()?;
     let (ranks, node_ranks) = (shape.plan.ranks, shape.ranks_of(0).len() as u32);
-    let (rank, window_rank, segment_rank) = (0.0, 0.0, 0.0);
-    Ok(Footprint { ranks, node_ranks, client: client_bytes, segment, peer, window, rank, window_rank, segment_rank })
+    let (rank, window_rank, segment_rank, encrypted_peer) = (0.0, 0.0, 0.0, 0);
+    Ok(Footprint {
+        ranks,
+        node_ranks,
+        client: client_bytes,
+        segment,
+        peer,
+        encrypted_peer,
+        window,
+        listed_window,
+        rank,
+        window_rank,
+        segment_rank,
+    })
 }
 
 /// Puts a word at each of these ranks, and waits until nothing is under way any more.
@@ -136,7 +162,7 @@ fn reach(client: &Arc<Client>, window: &ClientWindow, ranks: &[Rank]) -> Result<
 }
 
 /// A window over all ranks, made and mapped at rank 0's node.
-fn make_window(client: &Client, shape: &Shape, number: u64) -> Result<ClientWindow, String> {
+fn make_window(client: &Client, shape: &Shape, number: u64, parts_of: Parts<'_>) -> Result<ClientWindow, String> {
     let identity = WindowIdentity { window: WindowId(number), generation: Generation(1), key: AccessKey(number) };
     let parts: Vec<(u32, u64)> = shape.ranks_of(0).map(|rank| (rank, PART_BYTES)).collect();
     let part_bytes = vec![PART_BYTES; parts.len()];
@@ -147,8 +173,7 @@ fn make_window(client: &Client, shape: &Shape, number: u64) -> Result<ClientWind
         let memory = memory.lock().ok().and_then(|mut memory| memory.take());
         memory.ok_or_else(|| AttachError::Refused("it is mapped once".into()))
     };
-    let members: Vec<(Rank, u64)> = (0..shape.plan.ranks).map(|rank| (Rank(rank), PART_BYTES)).collect();
-    let window = ClientWindow::new(client.layout(), identity, &members, attach);
+    let window = ClientWindow::new(client.layout(), identity, parts_of, attach);
     window.part_here(Operation::Put, Rank(0)).map_err(|error| error.to_string())?;
     Ok(window)
 }

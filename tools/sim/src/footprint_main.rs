@@ -17,7 +17,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 #[command(name = "longarm-footprint", version)]
 struct Arguments {
     /// Ranks of the job.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=20_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     ranks: u32,
 
     /// Print lines for programs.
@@ -40,12 +40,14 @@ fn main() -> ExitCode {
 }
 
 /// What was counted: what it is called where lines are read, what it is, and how many bytes.
-fn rows(found: &Footprint) -> [(&'static str, &'static str, f64); 7] {
+fn rows(found: &Footprint) -> [(&'static str, &'static str, f64); 9] {
     [
         ("memory_start", "a process, before it has talked to anybody", found.client as f64),
         ("memory_rank", "the same, for each rank of the job", found.rank),
         ("memory_peer_node", "a node that it is connected to, both ends together", found.peer as f64),
-        ("memory_window", "a window, at the process and its node's server", found.window as f64),
+        ("memory_peer_node_encrypted", "the same, encrypted", found.encrypted_peer as f64),
+        ("memory_window", "a window with equal parts, at the process and its node's server", found.window as f64),
+        ("memory_window_listed", "a window whose parts differ", found.listed_window as f64),
         ("memory_window_rank", "the same, for each rank of the job", found.window_rank),
         ("memory_segment", "what the ranks of a node share", found.segment as f64),
         ("memory_segment_rank", "the same, for each rank of the job", found.segment_rank),

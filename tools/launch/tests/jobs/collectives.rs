@@ -23,6 +23,41 @@ pub fn every(world: &World) {
     barrier(world);
 }
 
+/// Sums of floats have the bits that the order of the tree gives, whatever the layout and however many they are.
+pub fn same_bits(world: &World) {
+    // Their sums depend on the order in their last bits.
+    let value = |member: usize, at: usize| 10_f64.powi(((member * 7 + at * 5) % 31) as i32 - 15) / 3.0;
+    // What the member on this place of the tree comes to with those behind it.
+    fn by_tree(size: usize, place: usize, value: &dyn Fn(usize) -> f64) -> f64 {
+        let children = (0..).map(|bit| 1 << bit).take_while(|distance| *distance < size && place & distance == 0);
+        let present = children.map(|distance| place + distance).filter(|child| *child < size);
+        present.fold(value(place), |sum, child| sum + by_tree(size, child, value))
+    }
+    let me = world.rank();
+    let halves = world.split_collective(Some(me % 2), -i64::from(me)).expect("a split").expect("a group");
+    for group in [world.group(), &halves] {
+        let size = group.size() as usize;
+        // Around all bounds of what travels with an agreement.
+        for count in [1, 5, 6, 25, 26, 100, 256, 257, 600] {
+            let mine: Vec<f64> = (0..count).map(|at| value(group.rank() as usize, at)).collect();
+            for root in [0, group.size() - 1] {
+                let turn = |place: usize, at: usize| value((place + root as usize) % size, at);
+                let due = |at: usize| by_tree(size, 0, &|place| turn(place, at));
+                let mut sums = mine.clone();
+                group.reduce_collective(root, Reduction::Sum, &mut sums).expect("sums");
+                if group.rank() == root {
+                    assert_same(&sums, &(0..count).map(due).collect::<Vec<_>>(), format_args!("{count} to {root}"));
+                }
+            }
+            let due = |at: usize| by_tree(size, 0, &|place| value(place, at));
+            let mut sums = mine.clone();
+            group.allreduce_collective(Reduction::Sum, &mut sums).expect("sums");
+            assert_same(&sums, &(0..count).map(due).collect::<Vec<_>>(), format_args!("{count} to all"));
+        }
+    }
+    barrier(world);
+}
+
 pub fn on_groups(world: &World) {
     let me = world.rank();
     let groups = [
@@ -587,6 +622,7 @@ pub fn with_a_broken_member(world: &World) {
     }
     tell_first_as_if_broken(world);
     give_as_if_broken(world);
+    reduce_as_if_broken(world);
     // As many as each says: here it is the number of bytes in front of each that can be wrong.
     for length in [1, 17, 1 << 40, u64::MAX - 7, u64::MAX] {
         let pair = two(world);
@@ -626,6 +662,46 @@ fn give_as_if_broken(world: &World) {
             let error = all.expect_err("rank 1 has not given what was due");
             let is_named = matches!(&error, CollectiveError::BadMessage { rank, .. } if rank.0 == 1);
             assert!(is_named, "{bytes} bytes, rank {me}: {error}");
+        }
+    }
+}
+
+/// Rank 1 gives rank 0, which combines what both of them have for another node, something of another length.
+fn reduce_as_if_broken(world: &World) {
+    let (last, me) = (world.size() - 1, world.rank());
+    if world.node_of(0) != world.node_of(1) || world.node_of(0) == world.node_of(last) {
+        return;
+    }
+    let is_in = [0, 1, last].contains(&me);
+    for bytes in [0, 40, 56, 4000] {
+        let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        let group = group.without_area();
+        if me == 1 {
+            group.send_as_if_broken(0, 0, bytes as u64, &vec![0xa5; bytes]).expect("rank 0 lives");
+        }
+        // The other node would wait for what rank 0 does not tell it then.
+        if me != last {
+            let sum = group.allreduce_collective(Reduction::Sum, &mut [1_u64; 6]);
+            let error = sum.expect_err("rank 1 has not sent 48 bytes");
+            let is_named = matches!(&error, CollectiveError::BadMessage { rank, .. } if rank.0 == 1);
+            assert!(is_named, "{bytes} bytes, rank {me}: {error}");
+        }
+    }
+    // And what rank 0 tells rank 1 that all have come to: more of it, or nothing, where 8 bytes are due.
+    for told in [16_u64, 0] {
+        let Some(group) = world.split_collective(is_in.then_some(0), 0).expect("a split") else { continue };
+        let group = group.without_area();
+        if me == 0 {
+            // All have called the same, which is known, and it is told.
+            let words = [0x101, told | 1 << 62, 5, 6].map(u64::to_le_bytes).concat();
+            let words = &words[..16 + told as usize];
+            group.send_as_if_broken(1, 1, words.len() as u64, words).expect("rank 1 lives");
+        }
+        if me == 1 {
+            let mut sum = [1_u64];
+            let error = group.allreduce_collective(Reduction::Sum, &mut sum).expect_err("rank 0 has told nonsense");
+            let is_named = matches!(&error, CollectiveError::BadMessage { rank, .. } if rank.0 == 0);
+            assert!(is_named, "{told} bytes: {error}");
         }
     }
 }

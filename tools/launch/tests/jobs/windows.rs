@@ -110,10 +110,14 @@ pub fn reuse(world: &World) {
     barrier(world);
 }
 
-/// How many elements each rank has in a round: of about the same room for all in most rounds, and of very different ones in others.
+/// How many elements each rank has in a round: of about the same room for all in most rounds, of very different ones in others, and in
+/// two of five the same.
 fn unequal(round: u64, ranks: u32) -> Vec<usize> {
     let mut dice = Dice::new(&[round]);
     let most = [10, 1000, 5000, 40_000][dice.below(4)];
+    if round % 5 < 2 {
+        return vec![most; ranks as usize];
+    }
     let least = if round.is_multiple_of(3) { 0 } else { most / 2 };
     (0..ranks).map(|_| if dice.below(8) == 0 { 0 } else { least + dice.below(most - least) + 1 }).collect()
 }
@@ -247,24 +251,53 @@ pub fn addresses(world: &World) {
         // One part has no bytes in some rounds, and the parts differ in size.
         let bytes = (world.rank() as usize + round) % 5 * 3_000_000;
         let window = world.allocate_collective::<u8>(bytes).expect("a window");
-        let seen: Vec<u64> = ranks(world)
-            .map(|rank| window.pointer_at(rank).expect("a part").map_or(0, |part| part.addr() as u64))
-            .collect();
-        let all = world.allgather_collective(&seen).expect("what all see");
-        for (rank, theirs) in ranks(world).zip(all.chunks(seen.len())) {
-            let same_node = world.node_of(rank) == Some(world.node());
-            assert_eq!(seen[rank as usize] != 0, same_node, "round {round}, rank {rank}");
-            if same_node && all_bytes(world, &window) > 0 {
-                assert_same(theirs, &seen, format_args!("round {round}, rank {rank}"));
-            }
-        }
-        barrier(world);
+        check_addresses(world, &window, round);
         if round % 3 != 0 {
             window.free_collective().expect("it is freed");
         }
         old.push(window);
     }
     barrier(world);
+}
+
+/// All ranks of a node see each part of it at the same address.
+fn check_addresses(world: &World, window: &longarm::Window<u8>, round: usize) {
+    let seen: Vec<u64> = ranks(world)
+        .map(|rank| window.pointer_at(rank).expect("a part").map_or(0, |part| part.addr() as u64))
+        .collect();
+    let all = world.allgather_collective(&seen).expect("what all see");
+    for (rank, theirs) in ranks(world).zip(all.chunks(seen.len())) {
+        let same_node = world.node_of(rank) == Some(world.node());
+        assert_eq!(seen[rank as usize] != 0, same_node, "round {round}, rank {rank}");
+        if same_node && all_bytes(world, window) > 0 {
+            assert_same(theirs, &seen, format_args!("round {round}, rank {rank}"));
+        }
+    }
+    barrier(world);
+}
+
+/// Memory that a node has from one window and another node from another one is found again at its address by the windows after them.
+pub fn memory_that_differs(world: &World) {
+    let make = |bytes| world.allocate_collective::<u8>(bytes).expect("a window");
+    let free = |window: longarm::Window<u8>| window.free_collective().expect("it is freed");
+    for round in 0..3 {
+        let first = make(3000);
+        check_addresses(world, &first, round);
+        // On the first node in memory like that of the first one, on the others in larger one.
+        let second = make(if world.node() == 0 { 3000 } else { 9000 });
+        check_addresses(world, &second, round);
+        free(first);
+        free(second);
+        for _ in 0..3 {
+            let window = make(3000);
+            check_addresses(world, &window, round);
+            assert_eq!(window.get_vec(ahead(world, 1), 0..3000), Ok(vec![0; 3000]));
+            world.sync_collective().expect("all have looked");
+            window.put(ahead(world, 1), 0, &[7; 3000]).expect("a part");
+            barrier(world);
+            free(window);
+        }
+    }
 }
 
 /// Bytes of all parts on this node.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::mail::Slot;
-use longarm_client::{AttachError, Client, ClientWindow, Lost, LostHow, Operation, WaitingCall, WindowIdentity};
+use longarm_client::{AttachError, Client, ClientWindow, Lost, LostHow, Operation, Parts, WaitingCall, WindowIdentity};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 use longarm_server::door::{DoorError, DoorRequest};
 use longarm_shm::NodeWindow;
@@ -183,7 +183,7 @@ impl Starter {
                 let handed = handed.ok_or_else(|| refused(&"no descriptor came"))?;
                 NodeWindow::attach(handed.file, &part_bytes).map_err(|error| refused(&error))
             };
-            ClientWindow::new(self.client.layout(), identity, &members, attach)
+            ClientWindow::new(self.client.layout(), identity, Parts::Each(&members), attach)
         })
     }
 
@@ -288,7 +288,8 @@ impl Program {
             };
             let bytes = window.bytes_of(target).unwrap_or(0);
             let nobody_attaches = || Err(AttachError::Refused("nobody is here".into()));
-            let probe = ClientWindow::new(self.client.layout(), wrong, &[(target, bytes)], nobody_attaches);
+            let probe =
+                ClientWindow::new(self.client.layout(), wrong, Parts::Each(&[(target, bytes)]), nobody_attaches);
             self.quiet()?;
             book::start(self.rank.0, kind, target, offset);
             let sent = self.client.put(&probe, target, offset + 8, [0xff; 8].as_slice().into());
