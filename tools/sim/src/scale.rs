@@ -31,6 +31,8 @@ pub enum Op {
     FetchAdd,
     /// From each to each, up to 1000 ranks
     Alltoall,
+    /// A window with a word at each rank is made, and freed
+    Window,
 }
 
 impl Op {
@@ -44,6 +46,7 @@ impl Op {
             Op::Broadcast => "scale_broadcast",
             Op::FetchAdd => "scale_fetch_add",
             Op::Alltoall => "scale_alltoall",
+            Op::Window => "scale_window",
         }
     }
 
@@ -53,7 +56,7 @@ impl Op {
         match self {
             Op::Barrier => 0,
             Op::AllreduceLarge => 1 << 20,
-            Op::Allreduce | Op::Broadcast | Op::FetchAdd | Op::Alltoall => 8,
+            Op::Allreduce | Op::Broadcast | Op::FetchAdd | Op::Alltoall | Op::Window => 8,
         }
     }
 }
@@ -101,6 +104,7 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     timed(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
     timed(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
     timed(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
+    timed(Op::Window, CALLS, &mut || Ok(world.allocate_collective::<u64>(1)?.free_collective()?))?;
     let word = world.allocate_collective::<u64>(1)?;
     let (updates, mut calls) = ((ALL_UPDATES_MAX / np).clamp(1, UPDATES), 0);
     timed(Op::FetchAdd, 1, &mut || {

@@ -13,11 +13,14 @@ use serde::Serialize;
 
 const EXAMPLES: &str = "\
 Examples:
-  longarm-scale simulate                                    # 2 to 10,000 ranks that have a processor each: minutes
+  longarm-scale simulate                                    # 2 to 100,000 ranks that have a processor each: half an hour
   longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
   longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
   longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
   longarm-scale simulate >lines; longarm perf draw lines --plot pictures";
+
+/// Ranks of the jobs that are simulated.
+const RANKS: [u32; 15] = [2, 4, 8, 20, 40, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000];
 
 /// Measures how long jobs of few and of many ranks take, in the simulator or for real, as lines for programs and for pictures.
 #[derive(Parser, Debug)]
@@ -57,12 +60,12 @@ struct Simulate {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     processors: Option<u32>,
     /// Ranks of each job
-    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 20, 40, 100, 200, 500, 1000, 2000, 5000, 10_000],
+    #[arg(long, value_delimiter = ',', default_values_t = RANKS,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
     ranks: Vec<u32>,
     /// Leave out jobs of more ranks than this
-    #[arg(long, value_name = "RANKS")]
-    most: Option<u32>,
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_MAX)]
+    most: u32,
     /// Ranks of a node at most: jobs of no more have one node, and no network
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     per_node: u32,
@@ -160,7 +163,9 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
     for (number, ns) in &arguments.set {
         *TIMES[*number].1(&mut machine) = *ns;
     }
-    for &np in arguments.ranks.iter().filter(|np| arguments.most.is_none_or(|most| **np <= most)) {
+    // One thread runs at a time, and the next one goes on sooner on the same processor.
+    longarm_client::use_processors(&[rustix::thread::sched_getcpu() as u32]);
+    for &np in arguments.ranks.iter().filter(|np| **np <= arguments.most) {
         eprintln!("longarm-scale: {np} simulated ranks, {per_node} on a node");
         let simulated = simulate_one(machine, np, np.div_ceil(per_node), only)?;
         print_time(("simulated", on, np), ("scale_start", 0), simulated.start_us);

@@ -43,7 +43,7 @@ pub(super) type Program = Arc<dyn Fn(World) -> Result<(), String> + Send + Sync>
 pub(super) struct Node {
     /// `None` once it was killed.
     pub(super) engine: Option<Engine>,
-    door: Option<Door>,
+    door_name: String,
     pub(super) paused_until_ns: u64,
     pub(super) busy_until_ns: u64,
     pub(super) clock_offset_ms: u64,
@@ -146,6 +146,8 @@ impl Job {
         (ranks, nodes): (u32, u32),
         machine: Option<Machine>,
     ) -> Result<Arc<Job>, String> {
+        // Each node keeps a few descriptors.
+        longarm::simulated::raise_descriptor_limit();
         let mut shape = Shape::of_program(seed, ranks, nodes, faults);
         shape.encrypted &= machine.is_none(); // What encryption costs is not modelled.
         let run = network::begin(seed, nodes, machine.map_or_else(Speed::default, |machine| machine.speed()));
@@ -194,9 +196,12 @@ impl Job {
         }
         let answer = {
             let mut node = self.nodes[node as usize].lock();
-            let Node { engine, door, clock_offset_ms, .. } = &mut *node;
-            let gone = || DoorError::Refused { reason: "the server of this node is gone".into() };
-            let door = door.as_ref().ok_or_else(gone)?;
+            let Node { engine, door_name, clock_offset_ms, .. } = &mut *node;
+            if engine.is_none() {
+                return Err(DoorError::Refused { reason: "the server of this node is gone".into() });
+            }
+            // Connected for each request: the system may not allow thousands of open doors.
+            let door = Door::connect(door_name)?;
             door.ask(request)?;
             if let Some(engine) = engine {
                 for _ in 0..DOOR_TURNS {
@@ -323,11 +328,8 @@ impl Job {
         drop((ranks, segments));
         network::forget();
         for node in &self.nodes {
-            let (engine, door) = {
-                let mut node = node.lock();
-                (node.engine.take(), node.door.take())
-            };
-            drop((engine, door));
+            let engine = node.lock().engine.take();
+            drop(engine);
         }
     }
 }
@@ -353,7 +355,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<(Arc<NodeS
         remote_memory: None,
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
-    let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);
-    let node = Node { engine, door, paused_until_ns: 0, busy_until_ns: 0, clock_offset_ms: 0, turn_at_ns: None };
+    let node =
+        Node { engine, door_name: name, paused_until_ns: 0, busy_until_ns: 0, clock_offset_ms: 0, turn_at_ns: None };
     Ok((segment, node))
 }

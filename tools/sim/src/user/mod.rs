@@ -34,8 +34,8 @@ pub use outcome::{Failure, Report, Seen};
 use place::Place;
 use schedule::Scheduler;
 
-/// The most ranks of a program.
-pub const RANKS_MAX: u32 = 10_000;
+/// The most ranks of a program. Up to 10,000 the usual limits of a system are enough (docs/src/simulating.md).
+pub const RANKS_MAX: u32 = 100_000;
 
 /// Runs a program on simulated ranks, in one order of events, which follows from the seed.
 ///
@@ -63,7 +63,7 @@ pub const RANKS_MAX: u32 = 10_000;
 /// What was seen, with the seed.
 ///
 /// # Panics
-/// Unless there are 1 to 10,000 ranks, and 1 to as many nodes.
+/// Unless there are 1 to 100,000 ranks, and 1 to as many nodes.
 pub fn run<E: Display>(
     ranks: u32,
     nodes: u32,
@@ -98,7 +98,7 @@ pub fn run<E: Display>(
 /// What was seen; [`Seen::NotBegun`] where the system has no room for so many threads. [`Failure::seed`] and the faults say nothing then.
 ///
 /// # Panics
-/// Unless there are 1 to 10,000 ranks, and 1 to as many nodes.
+/// Unless there are 1 to 100,000 ranks, and 1 to as many nodes.
 pub fn run_on<E: Display>(
     machine: Machine,
     ranks: u32,
