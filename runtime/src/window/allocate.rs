@@ -165,7 +165,7 @@ impl Group {
         aligned: bool,
         announced: Option<FreshName>,
     ) -> Result<WindowInner, WindowError> {
-        let fresh = proposals.fresh().expect("the first member names every window");
+        let fresh = proposals.fresh().ok_or_else(|| self.names_nothing())?;
         let identity = fresh.identity(self.shared.members[0]);
         let refusal = self.refusal(proposals);
         let parts = self.parts_here(proposals, aligned);
@@ -193,6 +193,14 @@ impl Group {
         let memory = if parts.1.room.is_some() { self.memory_of_nodes(proposals, &outcomes) } else { None };
         let made = made.and_then(Result::ok).flatten().map(|mapped| mapped.memory);
         Ok(self.known(identity, proposals, parts.1, (made, found), memory))
+    }
+
+    /// The first member names every window: one that does not is broken.
+    fn names_nothing(&self) -> CollectiveError {
+        let rank = self.shared.members[0];
+        let node = self.inner.client.layout().node_of(rank);
+        let due = "what a new window is called".into();
+        CollectiveError::BadMessage { rank, node, operation: "allocate".into(), found: 0, due }
     }
 
     /// What rank 0 says the next window of the world is called: the announced name, if this window has not taken it. `None` from all others, and
