@@ -11,7 +11,7 @@ use longarm_memory::RegionMut;
 use snow::TransportState;
 
 use super::records::{
-    BATCH_BYTES, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, SHORT_ONES_BEFORE_REST, TAG_BYTES,
+    BATCH_BYTES, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, ShortOnes, TAG_BYTES, fit,
 };
 use crate::endpoint::Link;
 use crate::link_error::LinkError;
@@ -24,7 +24,7 @@ pub(super) struct Receiver {
     was_filled: bool,
     /// Bytes that came since there was nothing the last time, and how often in a row they were few.
     came: usize,
-    short_ones: u32,
+    short_ones: ShortOnes,
     /// What has arrived and was not opened.
     start: usize,
     end: usize,
@@ -40,7 +40,7 @@ impl Receiver {
             batch: Vec::new(),
             was_filled: false,
             came: 0,
-            short_ones: 0,
+            short_ones: ShortOnes::default(),
             start: 0,
             end: 0,
             payload: Vec::new(),
@@ -99,9 +99,7 @@ impl Receiver {
 
     fn open(&mut self, noise: &mut TransportState, bytes: usize) -> Result<(), LinkError> {
         let record = &self.batch[self.start + LENGTH_BYTES..][..bytes];
-        if self.payload.len() < bytes {
-            self.payload.resize(bytes, 0);
-        }
+        fit(&mut self.payload, bytes);
         self.payload_end = noise.read_message(record, &mut self.payload).map_err(|_| LinkError::Forged)?;
         self.payload_start = 0;
         self.start += LENGTH_BYTES + bytes;
@@ -115,10 +113,10 @@ impl Receiver {
     fn note_rest(&mut self) {
         let came = std::mem::take(&mut self.came);
         if came > 0 {
-            self.short_ones = if came <= KEPT_BYTES_MAX { self.short_ones.saturating_add(1) } else { 0 };
+            self.short_ones.note(came);
         }
         let is_empty = self.start == self.end && self.payload_start == self.payload_end;
-        if self.short_ones >= SHORT_ONES_BEFORE_REST && is_empty && self.batch.capacity() > KEPT_BYTES_MAX {
+        if is_empty && self.short_ones.give_back(&self.batch) {
             *self = Receiver::new();
         }
     }
@@ -128,9 +126,7 @@ impl Receiver {
         self.batch.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        if self.was_filled || self.batch.is_empty() {
-            self.batch.resize(if self.was_filled { BATCH_BYTES } else { KEPT_BYTES_MAX }, 0);
-        }
+        fit(&mut self.batch, if self.was_filled { BATCH_BYTES } else { KEPT_BYTES_MAX });
         match link.receive(&[RegionMut::from_slice(&mut self.batch[self.end..])]) {
             Ok(0) => {
                 self.note_rest();

@@ -20,4 +20,28 @@ pub(super) const SHORT_ONES_BEFORE_REST: u32 = 8;
 /// protocol would allow far more.
 pub(super) const RECORDS_PER_KEY: u64 = 1 << 14;
 
+/// Makes a buffer as long as that, if it is shorter.
+pub(super) fn fit(buffer: &mut Vec<u8>, bytes: usize) {
+    if buffer.len() < bytes {
+        buffer.reserve_exact(bytes - buffer.len());
+        buffer.resize(bytes, 0);
+    }
+}
+
+/// How often in a row there was so little that a connection may be at rest.
+#[derive(Default)]
+pub(super) struct ShortOnes(u32);
+
+impl ShortOnes {
+    /// So many bytes were there this time.
+    pub(super) fn note(&mut self, bytes: usize) {
+        self.0 = if bytes <= KEPT_BYTES_MAX { self.0.saturating_add(1) } else { 0 };
+    }
+
+    /// Whether a buffer is to go: it is longer than what a connection at rest keeps.
+    pub(super) fn give_back(&self, buffer: &Vec<u8>) -> bool {
+        self.0 >= SHORT_ONES_BEFORE_REST && buffer.capacity() > KEPT_BYTES_MAX
+    }
+}
+
 const _: () = assert!(PAYLOAD_BYTES_MAX + TAG_BYTES <= u16::MAX as usize); // The length has to fit.

@@ -11,8 +11,7 @@ use longarm_memory::Region;
 use snow::TransportState;
 
 use super::records::{
-    BATCH_RECORDS, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY,
-    SHORT_ONES_BEFORE_REST,
+    BATCH_RECORDS, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY, ShortOnes, fit,
 };
 use crate::endpoint::Link;
 use crate::link_error::LinkError;
@@ -23,7 +22,7 @@ pub(super) struct Sender {
     payload: Vec<u8>,
     batch: Vec<u8>,
     /// Batches in a row that would have fit into what is kept.
-    short_ones: u32,
+    short_ones: ShortOnes,
     /// Of the batch: bytes that were sent, and bytes there are.
     sent: usize,
     end: usize,
@@ -34,7 +33,15 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new() -> Sender {
-        Sender { payload: Vec::new(), batch: Vec::new(), short_ones: 0, sent: 0, end: 0, carried: 0, accepted: 0 }
+        Sender {
+            payload: Vec::new(),
+            batch: Vec::new(),
+            short_ones: ShortOnes::default(),
+            sent: 0,
+            end: 0,
+            carried: 0,
+            accepted: 0,
+        }
     }
 
     #[cfg(test)]
@@ -80,8 +87,8 @@ impl Sender {
         (self.sent, self.end, self.carried, self.accepted) = (0, 0, 0, 0);
         let overhead_bytes = bytes.div_ceil(PAYLOAD_BYTES_MAX) * (RECORD_BYTES_MAX - PAYLOAD_BYTES_MAX);
         let batch_bytes = bytes + overhead_bytes;
-        self.short_ones = if batch_bytes <= KEPT_BYTES_MAX { self.short_ones.saturating_add(1) } else { 0 };
-        if self.short_ones >= SHORT_ONES_BEFORE_REST && self.batch.capacity() > KEPT_BYTES_MAX {
+        self.short_ones.note(batch_bytes);
+        if self.short_ones.give_back(&self.batch) {
             (self.payload, self.batch) = (Vec::new(), Vec::new());
         }
         fit(&mut self.payload, bytes.min(PAYLOAD_BYTES_MAX));
@@ -101,14 +108,6 @@ impl Sender {
             self.carried += count;
         }
         Ok(())
-    }
-}
-
-/// Makes a buffer as long as that, if it is shorter.
-fn fit(buffer: &mut Vec<u8>, bytes: usize) {
-    if buffer.len() < bytes {
-        buffer.reserve_exact(bytes - buffer.len());
-        buffer.resize(bytes, 0);
     }
 }
 

@@ -103,12 +103,10 @@ pub(super) enum Carried {
     Nothing,
     /// So many, of one member.
     OfOne(usize),
-    /// So many of every member.
+    /// So many of every member, or of every subtree of the nodes: for what those speak that agree.
     OfAll(usize),
     /// What some members come to: so many, and how more is taken in.
     Merged(usize, Merge),
-    /// So many of every subtree of the nodes.
-    OfSubtrees(usize),
 }
 
 /// What is known of some members.
@@ -157,9 +155,8 @@ impl Load {
         match self {
             Load::Empty | Load::ToEach { .. } => Carried::Nothing,
             Load::OfOne { due, .. } => Carried::OfOne(*due),
-            Load::OfAll(own) => Carried::OfAll(own.len()),
+            Load::OfAll(own) | Load::Reduced { bytes: own, .. } => Carried::OfAll(own.len()),
             Load::Merged { bytes, merge } => Carried::Merged(bytes.len(), *merge),
-            Load::Reduced { bytes, .. } => Carried::OfSubtrees(bytes.len()),
         }
     }
 
@@ -226,7 +223,7 @@ impl Call<'_> {
                 _ if known.flags & SAME == 0 => &[],
                 Carried::Nothing => &[],
                 Carried::OfOne(_) => &known.bytes[..],
-                Carried::OfAll(piece_bytes) | Carried::OfSubtrees(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
+                Carried::OfAll(piece_bytes) => &known.bytes[..due(0, piece_bytes)],
                 Carried::Merged(..) => &known.bytes[..],
             };
             let heard = if told.len() > TOLD_FIRST_BYTES_MAX {
@@ -249,14 +246,12 @@ impl Call<'_> {
                 // It may not have come by there yet.
                 Carried::OfOne(_) if bytes.is_empty() => 0,
                 Carried::OfOne(due) | Carried::Merged(due, _) => due,
-                Carried::OfAll(piece_bytes) | Carried::OfSubtrees(piece_bytes) => {
-                    due(participants.size() - round.distance, piece_bytes)
-                }
+                Carried::OfAll(piece_bytes) => due(participants.size() - round.distance, piece_bytes),
             };
             call.check_bytes(round.from, bytes.len() as u64, due)?;
             match carried {
                 Carried::Merged(_, merge) => merge(&mut known.bytes, bytes),
-                Carried::OfAll(_) | Carried::OfSubtrees(_) => known.bytes.extend_from_slice(bytes),
+                Carried::OfAll(_) => known.bytes.extend_from_slice(bytes),
                 Carried::Nothing | Carried::OfOne(_) if known.bytes.is_empty() => known.bytes.extend_from_slice(bytes),
                 Carried::Nothing | Carried::OfOne(_) => {}
             }

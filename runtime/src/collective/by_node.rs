@@ -120,17 +120,11 @@ impl Call<'_> {
             }
             self.next_step();
         }
-        match load {
-            Load::OfAll(own) => {
-                self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
-                Ok(self.around(&known, own.len()))
-            }
-            Load::Merged { .. } | Load::Reduced { .. } => {
-                self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
-                Ok(known)
-            }
-            Load::Empty | Load::OfOne { .. } | Load::ToEach { .. } => Ok(known),
+        // That of one is checked by those who know whether it may be missing.
+        if !matches!(load, Load::OfOne { .. }) {
+            self.check_bytes(nodes.my_leader(), known.len() as u64, due)?;
         }
+        Ok(if let Load::OfAll(own) = load { self.around(&known, own.len()) } else { known })
     }
 
     /// The bytes of all members, that lie in the order of [`Known::bytes`], in that of [`Load::OfAll`].

@@ -16,6 +16,8 @@ pub(crate) struct Nodes {
     mine: u32,
     /// Which of the members here this rank is.
     local: u32,
+    /// The places of each node's members follow each other, and those of the nodes.
+    in_blocks: bool,
 }
 
 impl Nodes {
@@ -23,7 +25,8 @@ impl Nodes {
     pub(crate) fn of_world(layout: &Layout) -> Nodes {
         let Some(places) = layout.places() else { return Nodes::new(layout, &layout.all_ranks(), layout.me().0) };
         let (places, starts) = (Arc::clone(places), Arc::clone(layout.starts()));
-        Nodes { places, starts, mine: layout.my_node().0, local: layout.local_of(layout.me()) }
+        let in_blocks = places.is_sorted();
+        Nodes { places, starts, mine: layout.my_node().0, local: layout.local_of(layout.me()), in_blocks }
     }
 
     /// `me`: the place of this rank.
@@ -52,7 +55,8 @@ impl Nodes {
             *at += 1;
         }
         let mine = number(&members[me as usize]);
-        let mut nodes = Nodes { places: places.into(), starts, mine, local: 0 };
+        let in_blocks = places.is_sorted();
+        let mut nodes = Nodes { places: places.into(), starts, mine, local: 0, in_blocks };
         nodes.local = nodes.here().iter().position(|place| *place == me).expect("this rank is on its node") as u32;
         nodes
     }
@@ -117,7 +121,7 @@ impl Nodes {
 
     /// Whether the places of each node's members follow each other, and those of the nodes.
     pub(super) fn are_in_blocks(&self) -> bool {
-        self.places.is_sorted()
+        self.in_blocks
     }
 
     /// Whether there are several nodes, on some of which there are several members.

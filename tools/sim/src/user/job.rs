@@ -197,16 +197,14 @@ impl Job {
         let answer = {
             let mut node = self.nodes[node as usize].lock();
             let Node { engine, door_name, clock_offset_ms, .. } = &mut *node;
-            if engine.is_none() {
+            let Some(engine) = engine else {
                 return Err(DoorError::Refused { reason: "the server of this node is gone".into() });
-            }
+            };
             // Connected for each request: the system may not allow thousands of open doors.
             let door = Door::connect(door_name)?;
             door.ask(request)?;
-            if let Some(engine) = engine {
-                for _ in 0..DOOR_TURNS {
-                    engine.turn(network::now_ns() / 1_000_000 + *clock_offset_ms, true);
-                }
+            for _ in 0..DOOR_TURNS {
+                engine.turn(network::now_ns() / 1_000_000 + *clock_offset_ms, true);
             }
             door.answer()
         };
