@@ -19,7 +19,10 @@ const COPIED_BYTES_MAX: usize = 8 << 10;
 const PART: WindowRef =
     WindowRef { rank: Rank(1), window: WindowId(7), generation: Generation(1), key: AccessKey(0x1234) };
 
-/// Runs the part. Each step has listeners, links and memory of its own.
+/// A step of the part: its netmod, and where its links arrive.
+type Step = fn(&dyn Netmod, &mut dyn Listener);
+
+/// Runs the part. Each step has a listener, links and memory of its own.
 ///
 /// # Panics
 /// With a sentence, if the netmod breaks a promise of its traits.
@@ -29,15 +32,23 @@ pub(crate) fn memory(netmod: &dyn Netmod) {
     if !has_memory {
         return;
     }
-    puts_and_gets_move_their_bytes_and_no_others(netmod);
-    memory_in_pieces_is_moved_in_their_order(netmod);
-    what_is_kept_back_goes_out_with_its_batch(netmod);
-    a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod);
-    who_is_told_that_all_is_over_finds_every_end(netmod);
-    what_is_begun_behind_a_put_comes_after_it(netmod);
-    only_what_is_published_is_reached_and_only_with_its_key(netmod);
-    updates_of_a_word_are_done_once_and_tell_the_value_before(netmod);
-    a_broken_link_leaves_word_of_each_transfer(netmod);
+    let steps: [Step; 9] = [
+        puts_and_gets_move_their_bytes_and_no_others,
+        memory_in_pieces_is_moved_in_their_order,
+        what_is_kept_back_goes_out_with_its_batch,
+        a_get_that_is_looked_for_is_done_or_goes_on_as_another,
+        who_is_told_that_all_is_over_finds_every_end,
+        what_is_begun_behind_a_put_comes_after_it,
+        only_what_is_published_is_reached_and_only_with_its_key,
+        updates_of_a_word_are_done_once_and_tell_the_value_before,
+        a_broken_link_leaves_word_of_each_transfer,
+    ];
+    // All listen to the end: a port that is given to two of them would bring the second what is remembered of the first, the keys of
+    // its memory and the ends of its transfers.
+    let mut listeners = steps.map(|_| listen(netmod));
+    for (step, listener) in steps.iter().zip(&mut listeners) {
+        step(netmod, &mut **listener);
+    }
 }
 
 /// Memory of this process for as long as it lives.
@@ -190,21 +201,23 @@ fn pair(netmod: &dyn Netmod, listener: &mut dyn Listener) -> Pair {
 struct Reaching {
     pair: Pair,
     published: Box<dyn Send + Sync>,
-    listener: Box<dyn Listener>,
 }
 
 /// Publishes the memory of [`PART`] and connects who is to reach it. `None`: the link reaches no memory.
-fn reaching(netmod: &dyn Netmod, window: RegionMut<'static>, wish: Wish) -> Option<Reaching> {
+fn reaching(
+    (netmod, listener): (&dyn Netmod, &mut dyn Listener),
+    window: RegionMut<'static>,
+    wish: Wish,
+) -> Option<Reaching> {
     let memory = netmod.remote_memory().expect("asked before");
-    let mut listener = listen(netmod);
     let published = memory.publish(PART, window);
-    let mut pair = pair(netmod, &mut *listener);
-    pair.reaches(wish).then_some(Reaching { pair, published, listener })
+    let mut pair = pair(netmod, listener);
+    pair.reaches(wish).then_some(Reaching { pair, published })
 }
 
-fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
+fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, WINDOW_BYTES);
-    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     let mut expected = vec![0; WINDOW_BYTES];
     let mut ticket = 10;
@@ -238,9 +251,9 @@ fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod) {
     }
 }
 
-fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod) {
+fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     let pieces: Vec<Run> = [(700, 100), (0, 300), (350, 1)].map(|(offset, bytes)| Run { offset, bytes }).into();
     let (mine, run) = (leaked(0, 1000), Run { offset: 10, bytes: 401 });
@@ -262,10 +275,10 @@ fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod) {
     assert!(bytes_of(into) == due, "a get fills its pieces, one behind the other, and nothing between them");
 }
 
-fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod) {
+fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const PUTS: u64 = 5;
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching(netmod, window, Wish::PutCopied(64)) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutCopied(64)) else { return };
     let pair = &mut reaching.pair;
     for round in 0..3 {
         let access = pair.caller.direct().expect("it reaches memory");
@@ -285,9 +298,9 @@ fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod) {
     }
 }
 
-fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod) {
+fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching(netmod, window, Wish::Get) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::Get) else { return };
     let pair = &mut reaching.pair;
     for round in 1..=40_u8 {
         window.copy_from_slice(&[round; 4096]);
@@ -311,10 +324,10 @@ fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod) {
     }
 }
 
-fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod) {
+fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const TRANSFERS: u64 = 6;
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     for round in 0..20 {
         let tickets = TRANSFERS * round..TRANSFERS * (round + 1);
@@ -342,9 +355,9 @@ fn access_of(pair: &mut Pair) -> &mut dyn DirectAccess {
     pair.caller.direct().expect("it reaches memory")
 }
 
-fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod) {
+fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, WINDOW_BYTES);
-    let Some(mut reaching) = reaching(netmod, window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     for round in 1..40_u8 {
         let ticket = u64::from(round) * 2;
@@ -371,10 +384,10 @@ fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod) {
     }
 }
 
-fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod) {
+fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let reached = reaching(netmod, window, Wish::PutLent);
-    let Some(Reaching { mut listener, published, pair: mut first }) = reached else { return };
+    let reached = reaching((netmod, listener), window, Wish::PutLent);
+    let Some(Reaching { published, pair: mut first }) = reached else { return };
     let others = [
         WindowRef { key: AccessKey(0x4321), ..PART },
         WindowRef { window: WindowId(8), ..PART },
@@ -386,7 +399,7 @@ fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod) 
     }
     drop(published);
     first.break_off();
-    let mut second = pair(netmod, &mut *listener);
+    let mut second = pair(netmod, listener);
     // Who has been told before may learn of it when it tries.
     if second.reach(&PART, Wish::PutLent) == Some(Reach::Yes) {
         let (source, run) = (DirectSource::Copied(Region::from_slice(&[5; 8])), Run { offset: 0, bytes: 8 });
@@ -398,13 +411,13 @@ fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod) 
     assert!(bytes_of(window).iter().all(|byte| *byte == 0), "what was withdrawn is not reached any more");
 }
 
-fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod) {
+fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     if netmod.device_rmw().is_err() {
         return;
     }
     let all = leaked(0, 4096 + 8);
     let window = all.slice(all.as_ptr().addr().wrapping_neg() % 8, 4096);
-    let Some(mut reaching) = reaching(netmod, window, Wish::Rmw) else { return };
+    let Some(mut reaching) = reaching((netmod, listener), window, Wish::Rmw) else { return };
     let pair = &mut reaching.pair;
     let word = || u64::from_ne_bytes(*bytes_of(window.slice(8, 8)).first_chunk().expect("eight bytes"));
     for round in 0..20 {
@@ -420,17 +433,17 @@ fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod
     assert!(bytes_of(window).iter().filter(|byte| **byte != 0).count() == 8, "an update changes its word only");
 }
 
-fn a_broken_link_leaves_word_of_each_transfer(netmod: &dyn Netmod) {
+fn a_broken_link_leaves_word_of_each_transfer(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const PUTS: u64 = 12;
     let window = leaked(0, 4096);
-    let reached = reaching(netmod, window, Wish::PutLent);
-    let Some(Reaching { mut listener, published: _published, pair: mut first }) = reached else { return };
+    let reached = reaching((netmod, listener), window, Wish::PutLent);
+    let Some(Reaching { published: _published, pair: mut first }) = reached else { return };
     let run = |ticket: u64| Run { offset: ticket * 8, bytes: 8 };
     for ticket in 0..PUTS {
         first.put(ticket, run(ticket), DirectSource::Copied(Region::from_slice(&[ticket as u8 + 1; 8])));
     }
     first.break_off();
-    let mut second = pair(netmod, &mut *listener);
+    let mut second = pair(netmod, listener);
     if !second.reaches(Wish::PutLent) {
         return;
     }
