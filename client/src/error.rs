@@ -63,7 +63,7 @@ macro_rules! debug_as_display {
     )+};
 }
 
-debug_as_display!(Lost, TransferError, RmwError, DeviceRmwError, MutexError, WaitError);
+debug_as_display!(Lost, LostHow, TransferError, RmwError, DeviceRmwError, MutexError, WaitError);
 
 /// A rank or the server of a node is gone.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +80,7 @@ pub struct Lost {
 }
 
 /// How a rank or node was lost.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostHow {
     /// The launcher saw the process end.
