@@ -25,7 +25,7 @@ if cargo clippy --version >/dev/null 2>&1; then
 else
     skip clippy "the toolchain has no clippy"
 fi
-step rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+step rustdoc env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
 step rules cargo run --locked --quiet -p longarm-check -- .
 # Which files each crate is published with; `make test-all` also builds them out of their packages.
 step packages sh -c 'cargo package --workspace --locked --allow-dirty --list >/dev/null'

@@ -71,7 +71,11 @@ impl<E: fmt::Debug + Send + Sync + 'static> From<AskError<E>> for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
+        match self {
+            // What a question was answered with need not have a `Display`.
+            Error::Ask(error) => fmt::Debug::fmt(error, formatter),
+            _ => fmt::Display::fmt(self, formatter),
+        }
     }
 }
 
@@ -95,6 +99,15 @@ mod tests {
         let nested = InitError::from(config);
         let before = source_text(&nested);
         assert_eq!(Error::from(nested).source().map(ToString::to_string), before);
+    }
+
+    #[test]
+    fn what_a_question_was_answered_with_can_be_read() {
+        let answered = || AskError::Answered("no such cell");
+        assert_eq!(format!("{:?}", answered()), "the question was answered with an error: \"no such cell\"");
+        assert_eq!(format!("{:?}", Error::from(answered())), format!("{:?}", answered()));
+        let unwritable = AskError::<()>::Unwritable { reason: "it has no end".into() };
+        assert_eq!(format!("{unwritable:?}"), unwritable.to_string());
     }
 
     #[test]

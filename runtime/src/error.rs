@@ -17,6 +17,7 @@
 //! # Ok::<(), longarm::Error>(())
 //! ```
 
+use std::fmt;
 use std::io;
 
 pub use longarm_client::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
@@ -377,8 +378,9 @@ pub enum MessageError {
     #[error(transparent)]
     Transfer(#[from] TransferError),
 }
+
 /// Why [`World::ask`](crate::World::ask) brought no answer. `E` is the error of the question.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError<E> {
     /// The target has answered with an error.
@@ -412,6 +414,16 @@ pub enum AskError<E> {
     /// The question was not sent.
     #[error(transparent)]
     Message(#[from] MessageError),
+}
+
+/// As its `Display`, and what the target has answered with.
+impl<E: fmt::Debug> fmt::Debug for AskError<E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskError::Answered(error) => write!(formatter, "{self}: {error:?}"),
+            _ => fmt::Display::fmt(self, formatter),
+        }
+    }
 }
 
 /// Why the heap gave no block.

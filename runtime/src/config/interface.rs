@@ -43,12 +43,14 @@ pub enum InterfaceName {
 }
 
 /// A text names no interface.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address, no network and no name of an interface")]
 pub struct NoInterfaceName {
     /// The text.
     pub text: String,
 }
+
+longarm_client::debug_as_display!(NoInterfaceName);
 
 impl From<IpAddr> for InterfaceChoice {
     fn from(address: IpAddr) -> InterfaceChoice {

@@ -1,5 +1,6 @@
-//! The rule about crates that are published: each says what people look for, ships its licences and its page, needs nothing that is
-//! not published, and reads no file outside its folder, because the package holds that folder alone.
+//! The rule about crates that are published: each says what people look for, ships its licences and its page, has the pages of its
+//! interface built with all features, needs nothing that is not published, and reads no file outside its folder, because the package
+//! holds that folder alone.
 
 use crate::pages::{Tree, resolve};
 use crate::rules::{Finding, Rule};
@@ -64,12 +65,23 @@ fn faults(tree: &impl Tree, packages: &[Package<'_>], package: &Package<'_>) -> 
         .collect();
     let absent = FILES.iter().filter(|file| !tree.exists(&format!("{}/{file}", package.folder)));
     findings.extend(absent.map(|file| finding(0, format!("a crate that is published has a {file} beside this file"))));
+    if hides_features(package.text) {
+        let what = "a crate that is published and has features has `all-features = true` in [package.metadata.docs.rs]";
+        findings.push(finding(0, what.to_owned()));
+    }
     for (number, line) in (1..).zip(package.text.lines()) {
         let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
         let needed = packages.iter().find(|other| other.name == name && !other.is_published);
         findings.extend(needed.map(|other| finding(number, format!("needs {}, which is not published", other.name))));
     }
     findings
+}
+
+/// Whether the published pages would lack what is only there with a feature.
+fn hides_features(text: &str) -> bool {
+    let has_section = |name: &str| text.lines().any(|line| line.trim() == name);
+    let shows_all = text.split("[package.metadata.docs.rs]\n").nth(1);
+    has_section("[features]") && shows_all.and_then(|rest| rest.lines().next()) != Some("all-features = true")
 }
 
 /// Where a file of a published crate names one outside of the crate's folder.
@@ -164,6 +176,14 @@ mod tests {
     fn keys_of_other_sections_do_not_count() {
         let moved = format!("{}\n[lib]\nreadme = \"README.md\"\n", ALL.replace("readme = \"README.md\"\n", ""));
         assert_eq!(whats(&files(&moved, &private()), THERE).len(), 1);
+    }
+
+    #[test]
+    fn features_are_in_the_published_pages() {
+        let features = format!("{ALL}[features]\nextra = []\n");
+        assert_eq!(whats(&files(&features, &private()), THERE).len(), 1);
+        let shown = format!("{ALL}[package.metadata.docs.rs]\nall-features = true\n\n[features]\nextra = []\n");
+        assert_eq!(whats(&files(&shown, &private()), THERE), [""; 0]);
     }
 
     #[test]
