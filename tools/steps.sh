@@ -5,12 +5,15 @@ trap 'rm -f "$log"' EXIT
 summary=()
 failed=0
 
-# Runs one step: its name, then its command.
+# Runs one step: its name, then its command, which ends with status 77 when it says why it can do nothing on this machine.
 step() {
-    local name=$1 began=$SECONDS outcome=passed
+    local name=$1 began=$SECONDS outcome=passed status=0
     shift
     printf '\n=== %s: %s\n' "$name" "$*"
-    if ! "$@" 2>&1 | tee -a "$log"; then
+    "$@" 2>&1 | tee -a "$log" || status=$?
+    if [ "$status" -eq 77 ]; then
+        outcome=-
+    elif [ "$status" -ne 0 ]; then
         outcome=FAILED
         failed=1
     fi

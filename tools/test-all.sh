@@ -16,6 +16,7 @@ step test-verbs make test-verbs
 step test-launch make test-launch
 step test-shmem4py make test-shmem4py
 step sanitize make sanitize
+step aarch64 tools/aarch64.sh
 step soak make soak SECONDS=400
 step fuzz make fuzz SECONDS=60
 if command -v valgrind >/dev/null; then

@@ -145,8 +145,8 @@ impl Endpoint {
     }
 
     /// Whether what waits to be sent waits for company. The helper knows of it.
-    pub(crate) fn is_gathering(&self) -> bool {
-        self.published.has(Fact::GATHERING)
+    pub(crate) fn is_corked(&self) -> bool {
+        self.published.has(Fact::CORKED)
     }
 
     /// The number of the request whose reply will confirm everything, if it is the last one.
@@ -206,21 +206,21 @@ impl Endpoint {
         if !request.has_reply() && !matches!(request, Request::Message { .. }) {
             state.unconfirmed = true;
         }
-        let was_gathering = state.gathering;
+        let was_corked = state.corked;
         // Before an acknowledgement is put in front of it: that one is sent along.
         let goes_alone = state.goes_alone();
         state.acknowledge_if_due(request, self.peer.options.buffered_bytes_max);
         state.mail.sent(request);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
-        state.gathering = !flush && sending == Sending::Soon;
+        state.corked = !flush && sending == Sending::Soon;
         let mut driven = if flush {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)
         } else {
             Driven::default()
         };
-        driven.gathers = state.gathering && !was_gathering;
+        driven.corks = state.corked && !was_corked;
         if matches!(request, Request::Quiet) {
             state.unconfirmed = false;
         }
@@ -230,7 +230,7 @@ impl Endpoint {
     /// Takes a small put or accumulate in that nobody waits for: it goes out together with those around it. `None`: it has
     /// to be issued like any other, because it is too large for that or nothing else is under way.
     #[inline]
-    pub(crate) fn gather_write(
+    pub(crate) fn coalesce_write(
         &self,
         target: &WindowRef,
         writes: &Writes,
@@ -244,15 +244,15 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.holds_back_writes() {
             return None;
         }
-        let goes_on = self.goes_on_gathering(&mut state);
-        let is_new = state.gather_write(target, writes, run, bytes);
+        let goes_on = self.goes_on_coalescing(&mut state);
+        let is_new = state.coalesce_write(target, writes, run, bytes);
         state.unconfirmed = true;
-        Some(self.after_gathering(state, goes_on && !is_new))
+        Some(self.after_coalescing(state, goes_on && !is_new))
     }
 
     /// The same for a small get. `hold` is called if it is taken: what comes goes to a run of what that gives.
     #[inline]
-    pub(crate) fn gather_get(
+    pub(crate) fn coalesce_get(
         &self,
         target: &WindowRef,
         run: Run,
@@ -265,13 +265,13 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.acknowledgements.is_full() {
             return None;
         }
-        let goes_on = self.goes_on_gathering(&mut state);
-        let is_new = state.gather_get(target, run, (hold(), here));
-        Some(self.after_gathering(state, goes_on && !is_new))
+        let goes_on = self.goes_on_coalescing(&mut state);
+        let is_new = state.coalesce_get(target, run, (hold(), here));
+        Some(self.after_coalescing(state, goes_on && !is_new))
     }
 
     /// The same for an update of a word. The part is ended with the old value; it comes back if the update is not taken.
-    pub(crate) fn gather_rmw(
+    pub(crate) fn coalesce_rmw(
         &self,
         target: &WindowRef,
         updates: Updates,
@@ -282,9 +282,9 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.holds_back_writes() || state.acknowledgements.is_full() {
             return Err(part);
         }
-        let goes_on = self.goes_on_gathering(&mut state);
-        let is_new = state.gather_rmw(target, updates, word, part);
-        Ok(self.after_gathering(state, goes_on && !is_new))
+        let goes_on = self.goes_on_coalescing(&mut state);
+        let is_new = state.coalesce_rmw(target, updates, word, part);
+        Ok(self.after_coalescing(state, goes_on && !is_new))
     }
 
     /// Whether a small write that nobody waits for would wait for others to go with.
@@ -306,7 +306,7 @@ impl Endpoint {
     /// Before something is taken in: whether it goes on with what was. Where a list begins, who sends it may be the helper,
     /// which asks for nothing: if much is kept, the question goes in front of it.
     #[inline]
-    fn goes_on_gathering(&self, state: &mut State) -> bool {
+    fn goes_on_coalescing(&self, state: &mut State) -> bool {
         let goes_on = state.has_coalesced();
         if !goes_on {
             state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
@@ -317,14 +317,14 @@ impl Endpoint {
     /// After something was taken in: sends it if it is much, else sees to it that somebody does. `goes_on`: it is in the same
     /// request as what was taken in before.
     #[inline]
-    fn after_gathering(&self, mut state: Locked<'_>, goes_on: bool) -> Driven {
+    fn after_coalescing(&self, mut state: Locked<'_>, goes_on: bool) -> Driven {
         let mut driven = Driven::default();
         if state.unsent_bytes() >= COALESCED_BYTES_MAX {
             state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             driven = self.drive_locked(&mut state, receive);
-        } else if !goes_on || !state.gathering {
-            driven.gathers = !std::mem::replace(&mut state.gathering, true);
+        } else if !goes_on || !state.corked {
+            driven.corks = !std::mem::replace(&mut state.corked, true);
         } else {
             state.release_as_published();
         }

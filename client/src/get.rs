@@ -239,9 +239,9 @@ impl Client {
         (target, here): (&LenderMut<'_>, Run),
     ) -> bool {
         let place = (|| target.hold(), here);
-        let Some(driven) = endpoint.gather_get(&aim.window.target(aim.rank), there, place) else { return false };
+        let Some(driven) = endpoint.coalesce_get(&aim.window.target(aim.rank), there, place) else { return false };
         self.progress.note_driven(endpoint, Some(driven));
-        if driven.gathers || (driven.progress && endpoint.expects_much()) {
+        if driven.corks || (driven.progress && endpoint.expects_much()) {
             self.progress.hand_to_helper();
         } else if driven.progress {
             self.progress.leave_unacknowledged();

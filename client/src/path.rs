@@ -128,12 +128,12 @@ impl Moving<'_> {
     #[inline(never)]
     fn over<'a>(&self, endpoint: &'a Endpoint, aim: Aim<'_>) -> Path<'a> {
         let is_small = self.shapes.run().is_some_and(|(_, there)| there.bytes <= COALESCED_RUN_BYTES_MAX);
-        let gathers = match self.moves {
+        let coalesces = match self.moves {
             Moves::Put | Moves::Accumulate(_) => endpoint.coalesces_writes(),
             Moves::Get => endpoint.coalesces_gets(),
             Moves::Signal => false,
         };
-        if is_small && gathers && self.then == Then::GoesOn {
+        if is_small && coalesces && self.then == Then::GoesOn {
             return Path::Coalesced(endpoint);
         }
         let may_be_device = matches!(self.moves, Moves::Put | Moves::Get) && aim.window.may_be_pinned();

@@ -307,11 +307,11 @@ impl Client {
         writes: &Writes,
         (there, source): (Run, Region<'_>),
     ) -> bool {
-        let Some(driven) = endpoint.gather_write(&aim.window.target(aim.rank), writes, there, source) else {
+        let Some(driven) = endpoint.coalesce_write(&aim.window.target(aim.rank), writes, there, source) else {
             return false;
         };
         self.progress.note_driven(endpoint, Some(driven));
-        if driven.gathers {
+        if driven.corks {
             self.progress.hand_to_helper();
         } else if driven.progress {
             self.progress.leave_unacknowledged();
@@ -394,7 +394,7 @@ impl Client {
             match issued {
                 Ok(driven) => {
                     self.progress.note_driven(endpoint, Some(driven));
-                    if driven.gathers {
+                    if driven.corks {
                         self.progress.hand_to_helper();
                     } else if !request.has_reply() {
                         self.progress.leave_unacknowledged();

@@ -104,7 +104,7 @@ impl Client {
                     let token = Token::Part(part);
                     self.issue(Operation::Rmw, endpoint, &request, Some(token), Payload::None, sending)?;
                     // Those that wait for company have been handed to it with the first of them.
-                    !endpoint.is_gathering()
+                    !endpoint.is_corked()
                 }
             },
         };
@@ -127,9 +127,9 @@ impl Client {
         }
         let Some(updates) = Updates::of(rmw) else { return Err(part) };
         let word = RmwWord { offset, operand: rmw.operand };
-        let driven = endpoint.gather_rmw(&aim.window.target(aim.rank), updates, word, part)?;
+        let driven = endpoint.coalesce_rmw(&aim.window.target(aim.rank), updates, word, part)?;
         self.progress.note_driven(endpoint, Some(driven));
-        Ok(driven.gathers || driven.progress)
+        Ok(driven.corks || driven.progress)
     }
 }
 

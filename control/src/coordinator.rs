@@ -23,7 +23,7 @@ mod connection;
 mod relays;
 mod standing;
 
-use connection::{Connection, RelayConnection, Stage, Through};
+use connection::{Connection, ConnectionPhase, RelayConnection, Through};
 
 /// What a rank may have sent before it is known that all have come: its first line, and that it joins.
 const EARLY_BYTES_MAX: usize = 1 << 20;
@@ -236,14 +236,14 @@ impl Coordinator {
     }
 
     fn be_deaf(&mut self, number: u64, waiting: usize, now: Instant) {
-        match self.connections.get(&number).map(|connection| &connection.stage) {
-            Some(Stage::Rank(rank)) if self.is_open() => {
+        match self.connections.get(&number).map(|connection| &connection.phase) {
+            Some(ConnectionPhase::Rank(rank)) if self.is_open() => {
                 let rank = *rank;
                 self.close(number);
                 self.handle_gone(rank, number, now);
             }
-            Some(Stage::Rank(rank)) => self.violate(*rank, &Violation::Deaf { waiting }, now),
-            Some(Stage::Relay(_)) => self.drop_relay(number, &Violation::Deaf { waiting }, now),
+            Some(ConnectionPhase::Rank(rank)) => self.violate(*rank, &Violation::Deaf { waiting }, now),
+            Some(ConnectionPhase::Relay(_)) => self.drop_relay(number, &Violation::Deaf { waiting }, now),
             _ => self.close(number),
         }
     }
@@ -265,12 +265,12 @@ impl Coordinator {
     /// Takes one message off what has come. Whether there may be another one.
     fn take_one(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
-        match connection.stage {
-            Stage::Hello { until } => {
+        match connection.phase {
+            ConnectionPhase::Hello { until } => {
                 let Some(hello) = connection.take::<HELLO_BYTES>() else { return false };
                 match CoordinatorProof::start(&self.settings.ticket, connection.nonce, &hello) {
                     Ok((proof, challenge)) => {
-                        connection.stage = Stage::Proof { proof, until };
+                        connection.phase = ConnectionPhase::Proof { proof, until };
                         self.send(number, challenge.to_vec());
                     }
                     Err(error) => {
@@ -279,7 +279,7 @@ impl Coordinator {
                     }
                 }
             }
-            Stage::Proof { ref proof, until } => {
+            ConnectionPhase::Proof { ref proof, until } => {
                 let Some((checked, rest)) = connection.received.split_first_chunk::<PROOF_BYTES>() else {
                     return false;
                 };
@@ -289,9 +289,9 @@ impl Coordinator {
                     Ok(_) if is_relay && connection.through.is_some() => self.close(number),
                     Ok((rank, welcome)) => {
                         connection.received = rest.to_vec();
-                        connection.stage = match is_relay {
-                            true => Stage::Relay(Box::new(RelayConnection::new(rank))),
-                            false => Stage::Arriving { rank, until },
+                        connection.phase = match is_relay {
+                            true => ConnectionPhase::Relay(Box::new(RelayConnection::new(rank))),
+                            false => ConnectionPhase::Arriving { rank, until },
                         };
                         self.half_open -= 1;
                         self.send(number, welcome.to_vec());
@@ -299,13 +299,13 @@ impl Coordinator {
                     Err(error) => self.refuse(number, error),
                 }
             }
-            Stage::Arriving { rank, .. } => match connection.take_line(EARLY_BYTES_MAX) {
+            ConnectionPhase::Arriving { rank, .. } => match connection.take_line(EARLY_BYTES_MAX) {
                 Ok(None) => return false,
                 Ok(Some(line)) => self.handle_arrival(number, rank, &line, now),
                 Err(_) => self.fail_connection(number, format!("rank {rank} sent a first line without an end")),
             },
-            Stage::Rank(rank) => return self.take_line_of_rank(number, rank, now),
-            Stage::Relay(_) => return self.take_frame(number, now),
+            ConnectionPhase::Rank(rank) => return self.take_line_of_rank(number, rank, now),
+            ConnectionPhase::Relay(_) => return self.take_frame(number, now),
         }
         true
     }
@@ -352,7 +352,7 @@ impl Coordinator {
                 *missing -= 1;
                 let are_all_there = *missing == 0;
                 if let Some(connection) = self.connections.get_mut(&number) {
-                    connection.stage = Stage::Rank(rank);
+                    connection.phase = ConnectionPhase::Rank(rank);
                 }
                 if are_all_there {
                     self.begin(now);
@@ -379,7 +379,8 @@ impl Coordinator {
         let on_several = layout.processors.len() > 1;
         let met = Met::All { host: arrivals[0].host.clone(), on_several };
         connections.iter().flatten().for_each(|number| self.send_line(*number, &met));
-        let is_stranger = |connection: &Connection| !matches!(connection.stage, Stage::Rank(_) | Stage::Relay(_));
+        let is_stranger =
+            |connection: &Connection| !matches!(connection.phase, ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_));
         let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
         let strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
         self.phase = Phase::Met { arrivals, connections: connections.clone(), rendezvous, layout };
@@ -402,13 +403,14 @@ impl Coordinator {
         self.phase = Phase::Failed;
         let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
         // A relay may end as soon as its own rank hears it, and what is said to those behind it goes through it.
-        numbers.sort_by_key(|number| match self.connections[number].stage {
-            Stage::Relay(_) => 2,
-            Stage::Rank(rank) if self.is_relays_own(*number, rank) => 1,
+        numbers.sort_by_key(|number| match self.connections[number].phase {
+            ConnectionPhase::Relay(_) => 2,
+            ConnectionPhase::Rank(rank) if self.is_relays_own(*number, rank) => 1,
             _ => 0,
         });
         for number in numbers {
-            let is_rank = matches!(self.connections[&number].stage, Stage::Rank(_) | Stage::Arriving { .. });
+            let is_rank =
+                matches!(self.connections[&number].phase, ConnectionPhase::Rank(_) | ConnectionPhase::Arriving { .. });
             if is_rank {
                 self.send_line(number, &Met::Failed { reason: reason.clone() });
             }
@@ -473,7 +475,8 @@ impl Coordinator {
         let cut: Vec<u64> =
             with_it.iter().copied().chain(violator).filter_map(|rank| connections[rank as usize]).collect();
         for number in cut {
-            let Some(Stage::Rank(rank)) = self.connections.get(&number).map(|connection| &connection.stage) else {
+            let Some(ConnectionPhase::Rank(rank)) = self.connections.get(&number).map(|connection| &connection.phase)
+            else {
                 continue;
             };
             let rank = *rank;
@@ -552,13 +555,13 @@ impl Coordinator {
         if let Some(through) = connection.through {
             self.forget_member(through);
         }
-        match connection.stage {
-            Stage::Hello { .. } | Stage::Proof { .. } => {
+        match connection.phase {
+            ConnectionPhase::Hello { .. } | ConnectionPhase::Proof { .. } => {
                 self.half_open -= 1;
                 None
             }
-            Stage::Arriving { .. } | Stage::Relay(_) => None,
-            Stage::Rank(rank) => Some(rank),
+            ConnectionPhase::Arriving { .. } | ConnectionPhase::Relay(_) => None,
+            ConnectionPhase::Rank(rank) => Some(rank),
         }
     }
 }

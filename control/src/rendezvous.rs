@@ -148,7 +148,7 @@ pub struct Job {
 
 /// Where a rank stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     /// Started, nothing heard yet.
     Silent,
     /// Part of the job.
@@ -174,7 +174,7 @@ pub enum Membership {
 
 #[derive(Debug)]
 struct RankState {
-    stage: Stage,
+    phase: Phase,
     /// Set when the process ended before it joined.
     missed: bool,
     /// Whether it failed.
@@ -215,7 +215,7 @@ impl Rendezvous {
     /// Nobody has joined.
     pub fn new(plan: Plan, job: Job) -> Rendezvous {
         let silent = || RankState {
-            stage: Stage::Silent,
+            phase: Phase::Silent,
             missed: false,
             failed: false,
             counted: Counted::default(),
@@ -261,13 +261,13 @@ impl Rendezvous {
     /// The process of a rank ended. Returns the failure if that was not in order.
     pub fn handle_end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {
         let others_joined = self.started.is_some();
-        let is_inside = self.ranks.iter().any(|state| state.stage == Stage::Joined);
+        let is_inside = self.ranks.iter().any(|state| state.phase == Phase::Joined);
         let state = &mut self.ranks[rank as usize];
         // Nobody was inside when it heard goodbye.
         let others_began_again = state.said_goodbye && is_inside;
         self.any_ended = true;
-        let before = std::mem::replace(&mut state.stage, Stage::Ended);
-        state.missed = before == Stage::Silent;
+        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        state.missed = before == Phase::Silent;
         if state.failed {
             // It said why before it went.
             self.say_goodbye();
@@ -276,12 +276,12 @@ impl Rendezvous {
         let is_quiet = matches!(how, HowEnded::Exited(0) | HowEnded::Gone);
         let failure = match before {
             _ if !is_quiet => Some(self.fail(rank, how.status(), how.to_string())),
-            Stage::Left if others_began_again => {
+            Phase::Left if others_began_again => {
                 Some(self.fail(rank, 1, format!("{how} without joining the others again")))
             }
-            Stage::Left => None,
-            Stage::Silent if !others_joined => None,
-            Stage::Silent => Some(self.fail(rank, 1, format!("{how} without joining the others"))),
+            Phase::Left => None,
+            Phase::Silent if !others_joined => None,
+            Phase::Silent => Some(self.fail(rank, 1, format!("{how} without joining the others"))),
             _ => Some(self.fail(rank, 1, format!("{how} without finalizing"))),
         };
         self.say_goodbye();
@@ -292,9 +292,9 @@ impl Rendezvous {
     pub fn handle_loss(&mut self, rank: u32, how: &str) -> Option<Failure> {
         let state = &mut self.ranks[rank as usize];
         self.any_ended = true;
-        let before = std::mem::replace(&mut state.stage, Stage::Ended);
-        state.missed |= before == Stage::Silent;
-        let is_news = before != Stage::Ended && !state.failed;
+        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        state.missed |= before == Phase::Silent;
+        let is_news = before != Phase::Ended && !state.failed;
         let failure = is_news.then(|| self.fail(rank, 1, how.to_owned()));
         self.say_goodbye();
         failure
@@ -319,12 +319,12 @@ impl Rendezvous {
     /// Where a rank stands.
     pub fn membership(&self, rank: u32) -> Membership {
         let state = &self.ranks[rank as usize];
-        match state.stage {
+        match state.phase {
             _ if state.failed => Membership::Ended,
-            Stage::Silent => Membership::Outside,
-            Stage::Joined => Membership::Inside,
-            Stage::Left => Membership::Finished,
-            Stage::Ended => Membership::Ended,
+            Phase::Silent => Membership::Outside,
+            Phase::Joined => Membership::Inside,
+            Phase::Left => Membership::Finished,
+            Phase::Ended => Membership::Ended,
         }
     }
 
@@ -357,10 +357,10 @@ impl Rendezvous {
     }
 
     fn handle_message(&mut self, rank: u32, message: FromRank, now: Instant) -> Result<Option<Failure>, Violation> {
-        let stage = self.ranks[rank as usize].stage;
-        match (message, stage) {
-            (FromRank::Join { version, .. }, Stage::Silent) => self.handle_join(rank, version, now),
-            (FromRank::Join { version, .. }, Stage::Left) if self.ranks[rank as usize].said_goodbye => {
+        let phase = self.ranks[rank as usize].phase;
+        match (message, phase) {
+            (FromRank::Join { version, .. }, Phase::Silent) => self.handle_join(rank, version, now),
+            (FromRank::Join { version, .. }, Phase::Left) if self.ranks[rank as usize].said_goodbye => {
                 self.handle_join(rank, version, now)
             }
             (FromRank::Join { .. }, _) => Err(Violation::JoinedTwice),
@@ -375,17 +375,17 @@ impl Rendezvous {
             // What is left of it on its host ends as well, and is no loss then.
             (FromRank::Orphaned, _) if self.ranks[rank as usize].said_goodbye => Ok(None),
             (FromRank::Orphaned, _) => Ok(Some(self.fail(rank, 1, ORPHANED.to_owned()))),
-            (FromRank::Publish { card }, Stage::Joined) => self.handle_publish(rank, card).map(|()| None),
-            (FromRank::Fetch { node }, Stage::Joined) => self.handle_fetch(rank, node).map(|()| None),
-            (FromRank::CannotReach { node, how }, Stage::Joined) => self.handle_cut(rank, node, &how).map(|()| None),
-            (FromRank::Waits { inquiry, waits }, Stage::Joined | Stage::Left) => {
+            (FromRank::Publish { card }, Phase::Joined) => self.handle_publish(rank, card).map(|()| None),
+            (FromRank::Fetch { node }, Phase::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::CannotReach { node, how }, Phase::Joined) => self.handle_cut(rank, node, &how).map(|()| None),
+            (FromRank::Waits { inquiry, waits }, Phase::Joined | Phase::Left) => {
                 self.waits.push_back((rank, inquiry, said::waits(waits)));
                 Ok(None)
             }
-            (FromRank::Leave { traffic, network }, Stage::Joined) => {
+            (FromRank::Leave { traffic, network }, Phase::Joined) => {
                 let ranks = self.plan.ranks();
                 let state = &mut self.ranks[rank as usize];
-                state.stage = Stage::Left;
+                state.phase = Phase::Left;
                 state.counted.add_traffic(traffic, ranks);
                 state.counted.add_network(network);
                 self.left = Some(now);
@@ -400,7 +400,7 @@ impl Rendezvous {
         if version != CONTROL_VERSION {
             return Err(Violation::Version { theirs: version, ours: CONTROL_VERSION });
         }
-        self.ranks[rank as usize].stage = Stage::Joined;
+        self.ranks[rank as usize].phase = Phase::Joined;
         let again = std::mem::take(&mut self.ranks[rank as usize].said_goodbye);
         self.started.get_or_insert(now);
         let machine = self.plan.machine_of(rank);
@@ -421,7 +421,7 @@ impl Rendezvous {
         let dead = self.failures.iter().filter(|(dead, _)| *dead != rank).cloned();
         self.messages.extend(dead.map(|(dead, how)| (rank, ToRank::Died { rank: dead, how })));
         // Someone who ended well without joining can never be part of this world.
-        let is_gone = |state: &RankState| state.missed || (again && state.stage == Stage::Ended);
+        let is_gone = |state: &RankState| state.missed || (again && state.phase == Phase::Ended);
         let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
         let missed = ranks.iter().position(|state| is_gone(state) && !state.failed);
         let how = || format!("{} without joining the others{}", HowEnded::Exited(0), if again { " again" } else { "" });
@@ -470,7 +470,7 @@ impl Rendezvous {
         let how = said::reason(how);
         if let Entry::Vacant(place) = self.cut_off.entry((rank, node)) {
             let told = self.ranks.iter().zip(&self.plan.node_of_rank).zip(0..).filter(|((state, own), other)| {
-                **own == node && *other != rank && state.stage == Stage::Joined && !state.failed
+                **own == node && *other != rank && state.phase == Phase::Joined && !state.failed
             });
             self.messages.extend(told.map(|(_, other)| (other, cannot_reach_you(rank, &how))));
             place.insert(how);
@@ -505,14 +505,14 @@ impl Rendezvous {
         if !self.job.survivors_go_on || !is_host || !is_needed {
             return Vec::new();
         }
-        let alive = |state: &RankState| !state.failed && state.stage != Stage::Ended;
+        let alive = |state: &RankState| !state.failed && state.phase != Phase::Ended;
         let ranks = (0..).zip(&self.ranks).zip(&self.plan.node_of_rank);
         ranks.filter(|((_, state), own)| **own == node && alive(state)).map(|((mate, _), _)| mate).collect()
     }
 
     fn tell_of_death(&mut self, rank: u32, how: &str) {
         self.failures.push((rank, how.to_owned()));
-        let present = |state: &RankState| matches!(state.stage, Stage::Joined | Stage::Left) && !state.failed;
+        let present = |state: &RankState| matches!(state.phase, Phase::Joined | Phase::Left) && !state.failed;
         let others = self.ranks.iter().zip(0..).filter(|(state, other)| *other != rank && present(state));
         let told = others.map(|(_, other)| (other, ToRank::Died { rank, how: how.to_owned() }));
         self.messages.extend(told);
@@ -520,12 +520,12 @@ impl Rendezvous {
 
     /// Lets those who left go, once nobody is part of the job any more, and nobody may still join it.
     fn say_goodbye(&mut self) {
-        if self.ranks.iter().any(|state| matches!(state.stage, Stage::Silent | Stage::Joined)) {
+        if self.ranks.iter().any(|state| matches!(state.phase, Phase::Silent | Phase::Joined)) {
             return;
         }
         let mut is_over = false;
         for (state, rank) in self.ranks.iter_mut().zip(0..) {
-            if state.stage == Stage::Left && !state.said_goodbye {
+            if state.phase == Phase::Left && !state.said_goodbye {
                 state.said_goodbye = true;
                 is_over = true;
                 self.messages.push_back((rank, ToRank::Goodbye));

@@ -60,7 +60,7 @@ impl Calls {
         }
         // Where there is none it is looked at by time alone.
         let poller = if ways.len() > 1 { Poller::new().ok() } else { None };
-        let attempts = ways.into_iter().map(|way| Attempt { way, stage: Stage::Waiting, watched: None }).collect();
+        let attempts = ways.into_iter().map(|way| Attempt { way, phase: Phase::Waiting, watched: None }).collect();
         Ok(Call {
             calls: Arc::clone(self),
             address: address.to_owned(),
@@ -109,12 +109,12 @@ pub struct Call {
 
 struct Attempt {
     way: String,
-    stage: Stage,
+    phase: Phase,
     /// What the poller looks for.
     watched: Option<Interest>,
 }
 
-enum Stage {
+enum Phase {
     Waiting,
     Calling(Box<Caller>),
     Failed(DialError),
@@ -142,7 +142,7 @@ impl Call {
             }
         }
         self.watch();
-        let failed = |attempt: &Attempt| if let Stage::Failed(error) = attempt.stage { Some(error) } else { None };
+        let failed = |attempt: &Attempt| if let Phase::Failed(error) = attempt.phase { Some(error) } else { None };
         match self.attempts.iter().all(|attempt| failed(attempt).is_some()) {
             true => CallerStep::Failed(failed(&self.attempts[0]).expect("all have failed, and there is one")),
             false => CallerStep::Pending,
@@ -170,10 +170,10 @@ impl Call {
 
     /// Each way that was tried, and what has become of it: `None` where nothing has come back yet.
     pub fn met(&self) -> impl Iterator<Item = (&str, Option<DialError>)> {
-        self.attempts.iter().filter_map(|attempt| match &attempt.stage {
-            Stage::Waiting => None,
-            Stage::Calling(_) => Some((attempt.way.as_str(), None)),
-            Stage::Failed(error) => Some((attempt.way.as_str(), Some(*error))),
+        self.attempts.iter().filter_map(|attempt| match &attempt.phase {
+            Phase::Waiting => None,
+            Phase::Calling(_) => Some((attempt.way.as_str(), None)),
+            Phase::Failed(error) => Some((attempt.way.as_str(), Some(*error))),
         })
     }
 
@@ -185,13 +185,13 @@ impl Call {
     fn calling(&self) -> impl Iterator<Item = &Caller> {
         self.attempts
             .iter()
-            .filter_map(|attempt| if let Stage::Calling(caller) = &attempt.stage { Some(&**caller) } else { None })
+            .filter_map(|attempt| if let Phase::Calling(caller) = &attempt.phase { Some(&**caller) } else { None })
     }
 
     /// Goes on with one attempt, if it was begun.
     fn poll_attempt(&mut self, index: usize) -> Option<CallerStep> {
         let attempt = &mut self.attempts[index];
-        let Stage::Calling(caller) = &mut attempt.stage else { return None };
+        let Phase::Calling(caller) = &mut attempt.phase else { return None };
         match caller.poll() {
             CallerStep::Pending => {
                 if caller.is_connected() {
@@ -200,7 +200,7 @@ impl Call {
                 None
             }
             CallerStep::Failed(error) => {
-                attempt.stage = Stage::Failed(error);
+                attempt.phase = Phase::Failed(error);
                 attempt.watched = None;
                 self.talks = None;
                 None
@@ -217,7 +217,7 @@ impl Call {
 
     /// Begins the next attempt if its time has come. False: not yet, or there is none.
     fn begin_next(&mut self, now_ms: u64) -> bool {
-        let is_next = |attempt: &Attempt| matches!(attempt.stage, Stage::Waiting);
+        let is_next = |attempt: &Attempt| matches!(attempt.phase, Phase::Waiting);
         let Some(next) = self.attempts.iter().position(is_next) else { return false };
         let is_patient = self.calling().next().is_some() && now_ms < self.begun_ms + WAY_PATIENCE_MS;
         if self.talks.is_some() || is_patient {
@@ -225,7 +225,7 @@ impl Call {
         }
         self.begun_ms = now_ms;
         let begun = self.begin(next);
-        self.attempts[next].stage = begun.map_or_else(Stage::Failed, |caller| Stage::Calling(Box::new(caller)));
+        self.attempts[next].phase = begun.map_or_else(Phase::Failed, |caller| Phase::Calling(Box::new(caller)));
         true
     }
 
@@ -244,7 +244,7 @@ impl Call {
     fn watch(&mut self) {
         let Some(poller) = &self.poller else { return };
         for (index, attempt) in self.attempts.iter_mut().enumerate() {
-            let Stage::Calling(caller) = &attempt.stage else { continue };
+            let Phase::Calling(caller) = &attempt.phase else { continue };
             let Some(descriptor) = caller.descriptor() else { continue };
             let wanted = self.talks.is_none_or(|talking| talking == index).then(|| caller.interest());
             if wanted == attempt.watched {

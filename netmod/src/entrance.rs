@@ -103,7 +103,7 @@ struct Waiting {
     /// Since when it lets us wait for its next word.
     since_ms: u64,
     /// How far it had come then.
-    stage: u8,
+    phase: u8,
     /// It only waits for us, or has been welcomed.
     is_proven: bool,
     /// What the poller looks for.
@@ -290,9 +290,9 @@ impl Entrance {
         }
         let deadline_ms = now_ms + self.options.handshake_timeout_ms;
         let acceptor = Acceptor::new(link, &self.options.admission, nonce, deadline_ms);
-        let stage = acceptor.stage();
+        let phase = acceptor.phase();
         let watched = Interest::READABLE;
-        entry.insert(Waiting { acceptor, since_ms: now_ms, stage, is_proven: false, watched });
+        entry.insert(Waiting { acceptor, since_ms: now_ms, phase, is_proven: false, watched });
         self.order.insert((now_ms, number));
         self.look(number, now_ms);
     }
@@ -307,11 +307,11 @@ impl Entrance {
         {
             waiting.watched = interest;
         }
-        let stage = waiting.acceptor.stage();
-        if stage == waiting.stage {
+        let phase = waiting.acceptor.phase();
+        if phase == waiting.phase {
             return false;
         }
-        waiting.stage = stage;
+        waiting.phase = phase;
         if !waiting.is_proven {
             self.order.remove(&(waiting.since_ms, number));
             waiting.since_ms = now_ms;

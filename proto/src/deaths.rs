@@ -20,12 +20,12 @@ pub const SETTLE_MS: u64 = 1000;
 /// [`Deaths::is_settling`].
 #[derive(Debug, Default)]
 pub struct Deaths {
-    dead: BTreeMap<Rank, Stage>,
+    dead: BTreeMap<Rank, Phase>,
     settling: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Stage {
+enum Phase {
     /// No turn has seen it yet, so nobody knows the time.
     Noted,
     /// Its connection may last until then.
@@ -45,7 +45,7 @@ impl Deaths {
     pub fn note(&mut self, rank: Rank) -> bool {
         let new = !self.dead.contains_key(&rank);
         if new {
-            self.dead.insert(rank, Stage::Noted);
+            self.dead.insert(rank, Phase::Noted);
             self.settling += 1;
         }
         new
@@ -58,7 +58,7 @@ impl Deaths {
 
     /// Whether it died and nothing of it can arrive any more.
     pub fn is_gone(&self, rank: Rank) -> bool {
-        self.dead.get(&rank) == Some(&Stage::Gone)
+        self.dead.get(&rank) == Some(&Phase::Gone)
     }
 
     /// Whether somebody is dead and not gone: [`Deaths::settle`] has work.
@@ -70,16 +70,16 @@ impl Deaths {
     /// only then hands on what they held. `now_ms` counts from any fixed moment; `connected` says whose connection has not ended.
     pub fn settle(&mut self, now_ms: u64, connected: impl Fn(Rank) -> bool) -> Vec<Rank> {
         let mut gone = Vec::new();
-        for (rank, stage) in &mut self.dead {
-            let until_ms = match *stage {
-                Stage::Gone => continue,
-                Stage::Noted => now_ms.saturating_add(SETTLE_MS),
-                Stage::Settling { until_ms } => until_ms,
+        for (rank, phase) in &mut self.dead {
+            let until_ms = match *phase {
+                Phase::Gone => continue,
+                Phase::Noted => now_ms.saturating_add(SETTLE_MS),
+                Phase::Settling { until_ms } => until_ms,
             };
             if now_ms < until_ms && connected(*rank) {
-                *stage = Stage::Settling { until_ms };
+                *phase = Phase::Settling { until_ms };
             } else {
-                *stage = Stage::Gone;
+                *phase = Phase::Gone;
                 gone.push(*rank);
             }
         }

@@ -15,8 +15,8 @@ pub const DESCRIPTOR_BYTES_MAX: usize = 4096;
 /// Payloads up to this many bytes are copied behind their header, so that the caller's buffer is free at once.
 pub const EAGER_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of replies, and of data that is copied behind them, that an initiator may ask for beyond those that it has
-/// reported as received. The responder keeps as many, in case they have to be sent again.
-pub const UNREPORTED_REPLY_BYTES_MAX: usize = 1 << 20;
+/// acknowledged. The responder keeps as many, in case they have to be sent again.
+pub const UNACKNOWLEDGED_REPLY_BYTES_MAX: usize = 1 << 20;
 /// What counts as kept for data that is sent from its window: where it stands, and how far it was received. Its bytes do not count.
 pub const LARGE_REPLY_BYTES: usize = 2048;
 /// Requests of one rank that wait for a mutex at one server, at most. Each is a thread that waits.
@@ -78,8 +78,8 @@ const _: () = assert!(HEADER_BYTES.is_multiple_of(REPLY_BYTES)); // In an aligne
 const _: () = assert!(DESCRIPTOR_BYTES_MAX as u64 <= EAGER_BYTES_MAX); // One buffer size holds either one.
 const _: () = assert!(EAGER_BYTES_MAX <= CHUNK_BYTES);
 const _: () = assert!(CHUNK_BYTES <= MESSAGE_BYTES_MAX);
-const _: () = assert!(EAGER_BYTES_MAX as usize + REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // Half of it is what an initiator asks for.
-const _: () = assert!(64 * LARGE_REPLY_BYTES <= UNREPORTED_REPLY_BYTES_MAX / 2); // As many large gets are always under way.
+const _: () = assert!(EAGER_BYTES_MAX as usize + REPLY_BYTES <= UNACKNOWLEDGED_REPLY_BYTES_MAX / 2); // Half of it is what an initiator asks for.
+const _: () = assert!(64 * LARGE_REPLY_BYTES <= UNACKNOWLEDGED_REPLY_BYTES_MAX / 2); // As many large gets are always under way.
 // When all has been passed on, and the last of it was not told, there is room for the longest piece.
 const _: () = assert!(mail_charge(MAIL_PIECE_BYTES_MAX) <= MAIL_CREDIT_BYTES - MAIL_TOLD_BYTES);
 const _: () = assert!(MESSAGE_PREFIX_BYTES_MAX as u64 <= MAIL_PIECE_BYTES_MAX); // The head of a message is in its first piece.

@@ -225,9 +225,9 @@ impl Connection {
                 if found > LOCK_WAITERS_MAX {
                     return Err(Violation::LockWaiters { found }.into());
                 }
-                self.replies.check_unreported()?;
+                self.replies.check_unacknowledged()?;
             }
-            _ => self.replies.check_unreported()?,
+            _ => self.replies.check_unacknowledged()?,
         }
         let asker = Asker { connection: number, rank: self.peer.rank, id: header.id() };
         let target = request.target_rank().unwrap_or(Rank(u32::MAX));

@@ -3,7 +3,7 @@
 use longarm_netmod::flow::{Costs, Outgoing};
 use longarm_proto::{
     Cursor, DESCRIPTOR_BYTES_MAX, EAGER_BYTES_MAX, LARGE_REPLY_BYTES, Mutation, REPLY_BYTES, ReplyBody, ReplyHeader,
-    RequestId, UNREPORTED_REPLY_BYTES_MAX, Violation, mutation,
+    RequestId, UNACKNOWLEDGED_REPLY_BYTES_MAX, Violation, mutation,
 };
 
 use crate::table::TargetPart;
@@ -14,12 +14,12 @@ const REPLIES_BYTES_MAX: usize = 256 << 10;
 const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
 /// A reply from this size on is large: to receive it takes longer than to change to the thread that does.
 const LARGE_REPLY_BYTES_MIN: u64 = 80 << 10;
-/// Replies that were sent and not reported as received. An initiator asks for no more than half of it at once.
-const UNREPORTED_BYTES_MAX: usize = 2 * UNREPORTED_REPLY_BYTES_MAX;
+/// Replies that were sent and not acknowledged. An initiator asks for no more than half of it at once.
+const UNACKNOWLEDGED_BYTES_MAX: usize = 2 * UNACKNOWLEDGED_REPLY_BYTES_MAX;
 // A payload that is sent from its window, with the two cursors of the largest shape, is no more than four times what counts for it.
 const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
 
-/// Replies that wait to be sent, or to be reported as received.
+/// Replies that wait to be sent, or to be acknowledged.
 ///
 /// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
 /// from changing bytes that an earlier get has yet to read, and bounds the memory.
@@ -80,10 +80,10 @@ impl Replies {
     }
 
     /// The peer acknowledges often enough, so that what is kept for it is bounded.
-    pub(crate) fn check_unreported(&self) -> Result<(), Violation> {
+    pub(crate) fn check_unacknowledged(&self) -> Result<(), Violation> {
         let (bytes, streams) = (self.outgoing.buffered_bytes(), self.outgoing.streams());
-        if bytes + streams * LARGE_REPLY_BYTES > UNREPORTED_BYTES_MAX + REPLIES_BYTES_MAX {
-            return Err(Violation::Unreported { bytes: bytes as u64, streams: streams as u64 });
+        if bytes + streams * LARGE_REPLY_BYTES > UNACKNOWLEDGED_BYTES_MAX + REPLIES_BYTES_MAX {
+            return Err(Violation::Unacknowledged { bytes: bytes as u64, streams: streams as u64 });
         }
         Ok(())
     }

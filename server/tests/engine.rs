@@ -21,7 +21,7 @@ use longarm_proto::{
     Initiator, InitiatorHandshake, JobId, Kernel, LARGE_REPLY_BYTES, LOCK_WAITERS_MAX, MAIL_CREDIT_BYTES,
     MAIL_PIECE_BYTES_MAX, NodeId, REPLY_BYTES, Rank, Reception, Refusal, Reply, Request, Rmw, RmwOp, RmwWidth, RmwWord,
     Run, SEGMENTS_PER_FRAME_MAX, SESSIONS_PER_RANK_MAX, Scale, Secret, Session, Shape, Signal, SignalOp,
-    UNREPORTED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef, mail_charge,
+    UNACKNOWLEDGED_REPLY_BYTES_MAX, WELCOME_BYTES, WindowId, WindowRef, mail_charge,
 };
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -1030,7 +1030,7 @@ fn a_rank_that_reports_no_large_get_is_hung_up_on_before_much_is_kept_for_it() {
         let bytes = 80 * SEGMENTS_PER_FRAME_MAX;
         let get = Request::Get { target: target(0), shape: Shape::Vector(runs) };
         assert!(bytes as u64 > EAGER_BYTES_MAX);
-        let most = 2 * UNREPORTED_REPLY_BYTES_MAX / LARGE_REPLY_BYTES;
+        let most = 2 * UNACKNOWLEDGED_REPLY_BYTES_MAX / LARGE_REPLY_BYTES;
         let (mut data, mut gets) = (vec![0; bytes], 0);
         let ended = loop {
             let mut asked = Vec::new();

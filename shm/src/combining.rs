@@ -19,7 +19,7 @@
 //! PAIR stack: who enters the stack (Release) has written its seat; who takes the stack (Acquire) reads the seats of all. Seats leave a stack all at
 //! once, so a seat that is pushed lies on the stack that is there when its exchange succeeds, even if that was taken and begun again since it was read.
 //!
-//! PAIR stage: who writes a seat's stage (Release) has written what else the rank is told; the rank reads the rest after the stage (Acquire).
+//! PAIR phase: who writes a seat's phase (Release) has written what else the rank is told; the rank reads the rest after the phase (Acquire).
 //!
 //! Two words may share an entry, because there are more words than entries. Only the one that comes first combines, until its permits are free; updates
 //! of the other go alone. If they have the same tag too, ranks that wait for another word than the permit's are told to go alone.
@@ -50,7 +50,7 @@ pub struct Seat {
     answer: AtomicU64,
     /// The place on the node + 1 of the rank that is next in the stack, or behind the combiner; 0 for none.
     next: AtomicU32,
-    stage: AtomicU32,
+    phase: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -136,15 +136,15 @@ impl Seat {
         self.next.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    fn tell(&self, stage: u32) {
-        // PAIR stage.
-        self.stage.store(stage, Ordering::Release);
+    fn tell(&self, phase: u32) {
+        // PAIR phase.
+        self.phase.store(phase, Ordering::Release);
     }
 
     /// Ends the wait: the rank leaves, or is made the combiner. False: it had ended already.
-    fn end_wait(&self, stage: u32) -> bool {
-        // PAIR stage.
-        self.stage.compare_exchange(WAITING, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    fn end_wait(&self, phase: u32) -> bool {
+        // PAIR phase.
+        self.phase.compare_exchange(WAITING, phase, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -181,7 +181,7 @@ pub fn enter<B: Board>(board: &B, name: WordName, permits: u64, (local, operand)
             seat.name.iter().zip(name.0).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
             seat.operand.store(operand, Ordering::Relaxed);
             seat.next.store(state.newest(), Ordering::Relaxed);
-            seat.stage.store(WAITING, Ordering::Relaxed);
+            seat.phase.store(WAITING, Ordering::Relaxed);
             if entry.exchange(state, state.with_newest(local + 1)) {
                 return Entered::Waits(Waiting { board, seat, name, number, is_told: false });
             }
@@ -238,14 +238,14 @@ impl<B: Board> Permit<'_, B> {
         chain(self.board, self.behind)
     }
 
-    fn tell(&mut self, mut stage: impl FnMut(&Seat) -> u32) {
+    fn tell(&mut self, mut phase: impl FnMut(&Seat) -> u32) {
         let mut next = self.behind.take();
         let told: Vec<u32> = std::iter::from_fn(|| {
             let local = next?;
             let seat = self.board.seat(local)?;
             // Read before it is told: its seat may be in another stack then.
             next = seat.next();
-            seat.tell(stage(seat));
+            seat.tell(phase(seat));
             Some(local)
         })
         .take(FOLLOWED_MAX)
@@ -321,13 +321,13 @@ pub struct Waiting<'a, B: Board> {
 impl<'a, B: Board> Waiting<'a, B> {
     /// What the rank was told, if it was; once.
     pub fn look(&mut self) -> Option<Told<'a, B>> {
-        // PAIR stage.
-        let stage = self.seat.stage.load(Ordering::Acquire);
-        if stage == WAITING || self.is_told {
+        // PAIR phase.
+        let phase = self.seat.phase.load(Ordering::Acquire);
+        if phase == WAITING || self.is_told {
             return None;
         }
         self.is_told = true;
-        Some(match stage {
+        Some(match phase {
             COMBINES => Told::Combines(self.permit()),
             ANSWERED => Told::Answer(self.seat.answer.load(Ordering::Relaxed)),
             GOES_ALONE => Told::GoesAlone,
@@ -342,8 +342,8 @@ impl<'a, B: Board> Waiting<'a, B> {
 
 impl<B: Board> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
-        // PAIR stage.
-        if !self.is_told && !self.seat.end_wait(LEFT) && self.seat.stage.load(Ordering::Acquire) == COMBINES {
+        // PAIR phase.
+        if !self.is_told && !self.seat.end_wait(LEFT) && self.seat.phase.load(Ordering::Acquire) == COMBINES {
             // Nothing was sent.
             self.permit().refused();
         }

@@ -69,11 +69,11 @@ enum Found {
 pub struct Attempt {
     me: Rank,
     local: u32,
-    stage: Stage,
+    phase: Phase,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum Phase {
     Spinning,
     /// Somebody has taken this rank out of the set: the holder that the rank has found since, if it has looked.
     OnItsWay(Option<Rank>),
@@ -127,13 +127,13 @@ fn leave(line: &impl MutexLine, local: u32) -> bool {
 impl Attempt {
     /// Enters a rank, by its place on the node, into the set. `None`: it has no place there, and asks the server.
     pub fn begin(line: &impl MutexLine, me: Rank, local: u32) -> Option<Attempt> {
-        enter(line, local).then_some(Attempt { me, local, stage: Stage::Spinning })
+        enter(line, local).then_some(Attempt { me, local, phase: Phase::Spinning })
     }
 
     /// Looks once. `is_late`: the rank has spun for long enough; `is_dead`: whether a rank is known to be dead, with Acquire.
     pub fn step(&mut self, line: &impl MutexLine, is_late: bool, is_dead: impl Fn(Rank) -> bool) -> Step {
-        let holder = match (look(line, self.me), &self.stage) {
-            (Found::Taken { passed: false }, Stage::Spinning) => {
+        let holder = match (look(line, self.me), &self.phase) {
+            (Found::Taken { passed: false }, Phase::Spinning) => {
                 leave(line, self.local);
                 return Step::Taken;
             }
@@ -142,16 +142,16 @@ impl Attempt {
         };
         let is_mine = holder == Some(self.me);
         let is_left = holder.is_some_and(is_dead);
-        match &mut self.stage {
-            Stage::Spinning if !(is_mine || is_late || is_left) => Step::Spin,
-            Stage::Spinning if leave(line, self.local) => self.over(is_mine),
-            Stage::Spinning => {
-                self.stage = Stage::OnItsWay(None);
+        match &mut self.phase {
+            Phase::Spinning if !(is_mine || is_late || is_left) => Step::Spin,
+            Phase::Spinning if leave(line, self.local) => self.over(is_mine),
+            Phase::Spinning => {
+                self.phase = Phase::OnItsWay(None);
                 Step::Await
             }
             // Another thread of this rank has taken what was passed to it.
-            Stage::OnItsWay(_) if is_mine => self.over(true),
-            Stage::OnItsWay(passer) => {
+            Phase::OnItsWay(_) if is_mine => self.over(true),
+            Phase::OnItsWay(passer) => {
                 // Only who holds it passes it. Another holder, or none, has it from the server.
                 let is_coming = holder.is_some_and(|holder| *passer.get_or_insert(holder) == holder) && !is_left;
                 if is_coming { Step::Await } else { self.look_last(line) }

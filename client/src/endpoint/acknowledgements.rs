@@ -4,7 +4,7 @@
 //! an acknowledgement too, so it is sent when either side keeps much. An initiator never asks for more replies than the
 //! responder may have to keep: it waits for those on their way and acknowledges first.
 
-use longarm_proto::{EAGER_BYTES_MAX, LARGE_REPLY_BYTES, REPLY_BYTES, Request, UNREPORTED_REPLY_BYTES_MAX};
+use longarm_proto::{EAGER_BYTES_MAX, LARGE_REPLY_BYTES, REPLY_BYTES, Request, UNACKNOWLEDGED_REPLY_BYTES_MAX};
 
 /// Bytes received since the last acknowledgement that make another one due.
 const RECEIVED_BYTES: u64 = 64 << 10;
@@ -19,12 +19,12 @@ const KERNEL_KEEPS_BYTES: u64 = 64 << 10;
 pub(super) struct Acknowledgements {
     /// Acknowledgements whose replies are due.
     pub(super) due: usize,
-    /// Of all bytes received, how many were reported.
-    reported_bytes: u64,
-    /// What counts as kept by the server, since the session began: asked for, received, reported.
+    /// Of all bytes received, how many were acknowledged.
+    acknowledged_bytes: u64,
+    /// What counts as kept by the server, since the session began: asked for, received, acknowledged.
     asked: u64,
     received: u64,
-    reported: u64,
+    acknowledged: u64,
     /// Gets whose data the server sends from its window: how many were asked for, and how many are over. Nothing that
     /// could change the data may be applied before it is here.
     large_gets: u64,
@@ -89,22 +89,22 @@ impl Acknowledgements {
     }
 
     /// An acknowledgement of all that was received is sent.
-    pub(super) fn reported(&mut self, received_bytes: u64) {
+    pub(super) fn acknowledged(&mut self, received_bytes: u64) {
         self.due += 1;
         self.streamed_bytes = 0;
-        self.reported_bytes = received_bytes;
-        self.reported = self.received;
+        self.acknowledged_bytes = received_bytes;
+        self.acknowledged = self.received;
     }
 
     /// Whether as many replies are on their way as may be: more can be asked for when some of them are here.
     pub(super) fn is_full(&self) -> bool {
-        self.asked.saturating_sub(self.received) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
+        self.asked.saturating_sub(self.received) >= UNACKNOWLEDGED_REPLY_BYTES_MAX as u64 / 2
     }
 
     /// Whether the server keeps so much that the next request has to be preceded by an acknowledgement.
     pub(super) fn is_due(&self, received_bytes: u64) -> bool {
-        received_bytes - self.reported_bytes >= RECEIVED_BYTES
-            || self.asked.saturating_sub(self.reported) >= UNREPORTED_REPLY_BYTES_MAX as u64 / 2
+        received_bytes - self.acknowledged_bytes >= RECEIVED_BYTES
+            || self.asked.saturating_sub(self.acknowledged) >= UNACKNOWLEDGED_REPLY_BYTES_MAX as u64 / 2
     }
 }
 
@@ -146,12 +146,12 @@ mod tests {
                 }
             }
             if acknowledgements.is_due(received_bytes) {
-                acknowledgements.reported(received_bytes);
+                acknowledgements.acknowledged(received_bytes);
                 kept = acknowledgements.asked - acknowledgements.received;
             }
             acknowledgements.asked(&get(1000));
             kept += 1032;
-            assert!(kept <= UNREPORTED_REPLY_BYTES_MAX as u64, "round {round} keeps {kept} bytes");
+            assert!(kept <= UNACKNOWLEDGED_REPLY_BYTES_MAX as u64, "round {round} keeps {kept} bytes");
         }
     }
 

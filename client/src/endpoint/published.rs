@@ -47,7 +47,7 @@ impl Fact {
     /// What is next to be sent has to wait for the data of a get.
     pub(super) const HELD_BACK: Fact = Fact(1 << 12);
     /// What waits to be sent waits for company: requests of any kind, those that are not made yet included.
-    pub(super) const GATHERING: Fact = Fact(1 << 13);
+    pub(super) const CORKED: Fact = Fact(1 << 13);
     /// A small write, or get, that nobody waits for would wait for others.
     pub(super) const COALESCES_WRITES: Fact = Fact(1 << 14);
     pub(super) const COALESCES_GETS: Fact = Fact(1 << 15);
@@ -155,7 +155,7 @@ impl Published {
             | Fact::EXPECTS_MUCH.when(state.acknowledgements.expects_much())
             | Fact::MUCH_TO_SEND.when(state.outgoing.streams_more_than(MUCH_TO_SEND_BYTES))
             | Fact::HELD_BACK.when(!is_sent && !can_send && !has_coalesced)
-            | Fact::GATHERING.when(state.gathering && alive)
+            | Fact::CORKED.when(state.corked && alive)
             | Fact::COALESCES_WRITES.when(coalesces && !state.holds_back_writes())
             | Fact::COALESCES_GETS.when(coalesces && !replies_full)
             | Fact::REACHES.when(state.reaches == Some(true))

@@ -76,5 +76,5 @@ pub(crate) struct Driven {
     /// Some completion may have become complete: sleepers have to look.
     pub(crate) completed: bool,
     /// From now on requests wait for company: the helper has to send them if nobody else does.
-    pub(crate) gathers: bool,
+    pub(crate) corks: bool,
 }

@@ -58,7 +58,7 @@ pub(super) struct State {
     /// Something was issued that no reply has confirmed.
     pub(super) unconfirmed: bool,
     /// What waits to be sent waits for company.
-    pub(super) gathering: bool,
+    pub(super) corked: bool,
     /// The last request was one that nobody waits for yet: there may be several.
     pub(super) several: bool,
     /// Requests that were sent while an acknowledgement was due and much is kept.
@@ -108,7 +108,7 @@ impl State {
             last_acknowledgement: RequestId(0),
             last_rmw: RequestId(0),
             unconfirmed: false,
-            gathering: false,
+            corked: false,
             several: false,
             looks: 0,
             refused: None,
@@ -132,7 +132,7 @@ impl State {
 
     /// The connection is over: what was taken in goes nowhere. Who waits for it, if anybody does.
     pub(super) fn abandon_coalesced(&mut self) -> Option<Token> {
-        self.gathering = false;
+        self.corked = false;
         self.coalesced.abandon()
     }
 
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// Takes a small put or accumulate in, which becomes a request together with those that follow. Whether it is the first.
-    pub(super) fn gather_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) -> bool {
+    pub(super) fn coalesce_write(&mut self, target: &WindowRef, writes: &Writes, run: Run, bytes: Region<'_>) -> bool {
         let is_new = !self.coalesced.fits_write(target, writes, run);
         if is_new {
             self.begin_coalesced();
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// The same for a get.
-    pub(super) fn gather_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) -> bool {
+    pub(super) fn coalesce_get(&mut self, target: &WindowRef, run: Run, place: (Held, Run)) -> bool {
         let is_new = !self.coalesced.fits_get(target, run);
         if is_new {
             self.begin_coalesced();
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// The same for an update of a word, whose old value ends the part.
-    pub(super) fn gather_rmw(
+    pub(super) fn coalesce_rmw(
         &mut self,
         target: &WindowRef,
         updates: Updates,
@@ -295,7 +295,7 @@ impl State {
 
     fn acknowledge_next(&mut self) {
         let received_bytes = self.incoming.received_bytes();
-        self.acknowledgements.reported(received_bytes);
+        self.acknowledgements.acknowledged(received_bytes);
         let request = Request::Acknowledge { received_bytes };
         self.acknowledgements.asked(&request);
         self.scratch.clear();
@@ -348,7 +348,7 @@ impl State {
 
     /// Calls if there is no connection, else moves what can be moved.
     pub(super) fn turn(&mut self, peer: &Peer, receive: bool) -> Result<Driven, LostHow> {
-        self.gathering = false;
+        self.corked = false;
         self.begin_coalesced();
         if !self.connection.is_up() && !self.call(peer)? {
             return Ok(Driven::default());

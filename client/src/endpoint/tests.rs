@@ -214,16 +214,16 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
         let bytes = [7; 8];
         let payload = Payload::Copied(Region::from_slice(&bytes), Cursor::new(Shape::contiguous(0, 8)));
         let issued = endpoint.issue(&request, None, payload, sending);
-        issued.unwrap_or_else(|_| panic!("there is room")).gathers
+        issued.unwrap_or_else(|_| panic!("there is room")).corks
     };
     assert!(!put(Sending::Soon), "nothing else is under way");
     assert!(endpoint.confirming().is_some(), "a quiet behind it has only to wait");
     assert_eq!(sends.load(Ordering::Relaxed), 1);
     let told = (0..100).filter(|_| put(Sending::Soon)).count();
     assert_eq!((told, sends.load(Ordering::Relaxed)), (1, 1));
-    assert!(endpoint.is_gathering() && endpoint.is_busy());
+    assert!(endpoint.is_corked() && endpoint.is_busy());
     endpoint.drive();
-    assert!(!endpoint.is_gathering());
+    assert!(!endpoint.is_corked());
     assert_eq!(sends.load(Ordering::Relaxed), 2);
     // Much is sent although nobody waits.
     for _ in 0..COALESCED_BYTES_MAX / 72 + 2 {
@@ -232,12 +232,12 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert_eq!(sends.load(Ordering::Relaxed), 3);
     // What somebody waits for takes the others along.
     put(Sending::Confirmed);
-    assert!(!endpoint.is_gathering());
+    assert!(!endpoint.is_corked());
     assert_eq!(sends.load(Ordering::Relaxed), 4);
     // Behind that the next one may be the only one again.
     assert!(!put(Sending::Soon));
     assert_eq!(sends.load(Ordering::Relaxed), 5);
-    assert!(put(Sending::Soon) && endpoint.is_gathering());
+    assert!(put(Sending::Soon) && endpoint.is_corked());
 }
 
 #[test]
@@ -258,37 +258,37 @@ fn a_put_that_somebody_waits_for_asks_whether_it_is_there() {
 #[test]
 fn small_puts_become_one_request_before_anything_else_is_asked() {
     let (endpoint, sends, target) = counted();
-    let gather =
-        |offset| endpoint.gather_write(&target, &Writes::Put, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
-    assert!(gather(0).is_none(), "nothing is under way that it could wait for");
+    let coalesce =
+        |offset| endpoint.coalesce_write(&target, &Writes::Put, Run { offset, bytes: 8 }, Region::from_slice(&[7; 8]));
+    assert!(coalesce(0).is_none(), "nothing is under way that it could wait for");
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
     let payload = || Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
     assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (2, 1));
     assert_eq!(endpoint.confirming(), Some(2));
-    let told = (0..100).filter(|number| gather(16 * number).is_some_and(|driven| driven.gathers)).count();
+    let told = (0..100).filter(|number| coalesce(16 * number).is_some_and(|driven| driven.corks)).count();
     assert_eq!(told, 1, "the helper is told once");
-    assert!(endpoint.is_busy() && endpoint.wants_write() && endpoint.is_gathering() && endpoint.is_unconfirmed());
+    assert!(endpoint.is_busy() && endpoint.wants_write() && endpoint.is_corked() && endpoint.is_unconfirmed());
     assert!(endpoint.is_unacknowledged() && !endpoint.is_held_back());
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (2, 1));
     assert_eq!(endpoint.confirming(), None, "what is behind the question is not in the answer");
     // What is asked for next comes behind them: they are the third request, this the fourth.
     assert!(endpoint.issue(&request, None, payload(), Sending::Confirmed).is_ok());
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (4, 2));
-    assert!(!endpoint.is_gathering() && !endpoint.wants_write());
-    assert!(gather(8).is_none(), "behind what somebody waits for it may be the only one");
+    assert!(!endpoint.is_corked() && !endpoint.wants_write());
+    assert!(coalesce(8).is_none(), "behind what somebody waits for it may be the only one");
     assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
-    assert!(gather(8).is_some_and(|driven| driven.gathers));
+    assert!(coalesce(8).is_some_and(|driven| driven.corks));
     endpoint.drive();
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (6, 4));
     // Many are sent although nobody waits.
     let before = sends.load(Ordering::Relaxed);
     for number in 0..COALESCED_BYTES_MAX as u64 / 24 + 1 {
-        assert!(gather(16 * number).is_some());
+        assert!(coalesce(16 * number).is_some());
     }
     assert_eq!(sends.load(Ordering::Relaxed), before + 1);
     endpoint.give_up(LostHow::Finalized);
-    assert!(gather(0).is_none() && !endpoint.is_busy() && !endpoint.is_gathering());
+    assert!(coalesce(0).is_none() && !endpoint.is_busy() && !endpoint.is_corked());
 }
 
 #[test]
@@ -299,12 +299,12 @@ fn a_small_put_does_not_pass_a_large_get() {
     assert!(endpoint.issue(&get, Some(token), Payload::None, Sending::Soon).is_ok());
     assert!(
         endpoint
-            .gather_write(&target, &Writes::Put, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8]))
+            .coalesce_write(&target, &Writes::Put, Run { offset: 0, bytes: 8 }, Region::from_slice(&[7; 8]))
             .is_none()
     );
     let large = Run { offset: 0, bytes: COALESCED_RUN_BYTES_MAX + 1 };
     let bytes = vec![7; large.bytes as usize];
-    assert!(endpoint.gather_write(&target, &Writes::Put, large, Region::from_slice(&bytes)).is_none());
+    assert!(endpoint.coalesce_write(&target, &Writes::Put, large, Region::from_slice(&bytes)).is_none());
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
             let place = lent.target(OriginBytesMut::from(&mut here[..]));
             let token = Token::Data { target: place.hold(), cursor: Cursor::new(Shape::contiguous(0, BYTES)) };
             let issued = endpoint.issue(&request, Some(token), Payload::None, Sending::Soon);
-            assert!(issued.is_ok_and(|driven| !driven.gathers), "round {round}");
+            assert!(issued.is_ok_and(|driven| !driven.corks), "round {round}");
             assert_eq!(sends.load(Ordering::Relaxed), round);
             let completion = lent.issued();
             while round == 1 && !completion.is_complete() {

@@ -14,7 +14,7 @@ use super::watched::Watched;
 use crate::endpoint::Endpoint;
 
 /// How long requests that nobody waits for wait for others to be sent with.
-const GATHER: Duration = Duration::from_micros(50);
+const CORKED: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least.
 const TEND: Duration = Duration::from_millis(40);
 /// Looks in vain after which the helper sleeps for good.
@@ -29,7 +29,7 @@ impl Progress {
             self.hand_to_helper();
             return;
         }
-        let wants_write = || endpoint.wants_write() && !endpoint.is_gathering();
+        let wants_write = || endpoint.wants_write() && !endpoint.is_corked();
         // Who goes on has something to do, and to copy much into the kernel would keep it from that.
         if wants_write() && !endpoint.has_much_to_send() {
             self.note_driven(endpoint, endpoint.push());
@@ -133,8 +133,8 @@ impl Progress {
     }
 
     /// Whether requests wait for company.
-    fn gathers(&self) -> bool {
-        self.open_endpoints().any(Endpoint::is_gathering)
+    fn has_corked(&self) -> bool {
+        self.open_endpoints().any(Endpoint::is_corked)
     }
 
     /// Ends the helper. Called once, at finalize.
@@ -152,11 +152,11 @@ fn run(progress: &Weak<Progress>) {
             return;
         }
         // A thread that waits drives what it waits for; what is coalesced for another node is sent from here.
-        let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.gathers();
+        let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.has_corked();
         let idle = steps_aside() || !progress.open_endpoints().any(Endpoint::needs_helper);
         // What waits for company gets some before it is sent.
-        if !idle && progress.gathers() {
-            std::thread::sleep(GATHER);
+        if !idle && progress.has_corked() {
+            std::thread::sleep(CORKED);
         }
         if !idle && progress.drive_busy() {
             continue;

@@ -10,7 +10,7 @@ use crate::rendezvous::Violation;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stage: Stage,
+    pub(super) phase: ConnectionPhase,
     /// The relay that it comes through, if it does.
     pub(super) through: Option<Through>,
     /// The random number of our side, for this connection alone.
@@ -23,7 +23,7 @@ pub(super) struct Connection {
 
 /// How far a connection is.
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(super) enum ConnectionPhase {
     /// Nothing whole has come.
     Hello { until: Instant },
     /// It was challenged.
@@ -63,14 +63,16 @@ pub(super) struct Through {
 
 impl Connection {
     pub(super) fn new(nonce: [u8; NONCE_BYTES], until: Instant) -> Connection {
-        Connection { stage: Stage::Hello { until }, through: None, nonce, received: Vec::new(), searched: 0 }
+        Connection { phase: ConnectionPhase::Hello { until }, through: None, nonce, received: Vec::new(), searched: 0 }
     }
 
     /// When it is cut off, if it does not become a rank before.
     pub(super) fn until(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Hello { until, .. } | Stage::Proof { until, .. } | Stage::Arriving { until, .. } => Some(until),
-            Stage::Rank(_) | Stage::Relay(_) => None,
+        match self.phase {
+            ConnectionPhase::Hello { until, .. }
+            | ConnectionPhase::Proof { until, .. }
+            | ConnectionPhase::Arriving { until, .. } => Some(until),
+            ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_) => None,
         }
     }
 

@@ -12,15 +12,15 @@ impl Coordinator {
     }
 
     fn relay(&self, number: u64) -> Option<&RelayConnection> {
-        match &self.connections.get(&number)?.stage {
-            Stage::Relay(relay) => Some(relay),
+        match &self.connections.get(&number)?.phase {
+            ConnectionPhase::Relay(relay) => Some(relay),
             _ => None,
         }
     }
 
     fn relay_mut(&mut self, number: u64) -> Option<&mut RelayConnection> {
-        match &mut self.connections.get_mut(&number)?.stage {
-            Stage::Relay(relay) => Some(relay),
+        match &mut self.connections.get_mut(&number)?.phase {
+            ConnectionPhase::Relay(relay) => Some(relay),
             _ => None,
         }
     }
@@ -34,7 +34,7 @@ impl Coordinator {
     }
 
     fn is_rank(&self, number: u64, rank: u32) -> bool {
-        self.connections.get(&number).is_some_and(|one| matches!(one.stage, Stage::Rank(own) if own == rank))
+        self.connections.get(&number).is_some_and(|one| matches!(one.phase, ConnectionPhase::Rank(own) if own == rank))
     }
 
     /// Whether this rank has the relay in its process through which it comes.
@@ -56,7 +56,8 @@ impl Coordinator {
     pub(super) fn fail_with_relay(&mut self, number: u64) {
         let Phase::Gathering { arrivals, .. } = &self.phase else { return };
         let Some(relay) = self.relay(number) else { return };
-        let is_rank = |one: &u64| matches!(self.connections.get(one).map(|one| &one.stage), Some(Stage::Rank(_)));
+        let is_rank =
+            |one: &u64| matches!(self.connections.get(one).map(|one| &one.phase), Some(ConnectionPhase::Rank(_)));
         if relay.members.values().any(is_rank) {
             let rank = relay.rank;
             let process = arrivals[rank as usize].as_ref().map(|(_, own)| format!(" ({})", show_process(own)));
@@ -83,7 +84,7 @@ impl Coordinator {
     pub(super) fn take_frame(&mut self, number: u64, now: Instant) -> bool {
         let Some(connection) = self.connections.get_mut(&number) else { return false };
         let received = std::mem::take(&mut connection.received);
-        let Stage::Relay(relay) = &mut connection.stage else { return false };
+        let ConnectionPhase::Relay(relay) = &mut connection.phase else { return false };
         relay.frames.feed(&received);
         match relay.frames.next_frame() {
             Ok(None) => false,

@@ -271,8 +271,8 @@ pub enum Violation {
         before: u64,
     },
     /// An initiator asks for more and more and never acknowledges what it has received.
-    #[error("replies of {bytes} bytes and {streams} payloads were not reported as received")]
-    Unreported {
+    #[error("replies of {bytes} bytes and {streams} payloads were not acknowledged")]
+    Unacknowledged {
         /// Bytes kept for it.
         bytes: u64,
         /// Payloads kept for it in their windows.

@@ -34,12 +34,12 @@ impl Dialer {
         rendezvous.ask_card(node.0).map_err(|error| error.to_string())
     }
 
-    fn connect(&self, card: NodeCard, node: NodeId, session: Session) -> Stage {
+    fn connect(&self, card: NodeCard, node: NodeId, session: Session) -> Phase {
         let (secret, me, encrypted) = (self.secret.clone(), self.identity, self.encrypted);
         let guest = Guest { secret, me, peer: node, session, encrypted };
         match self.calls.start(&card.address, guest, self.clock.now_ms()) {
-            Ok(call) => Stage::Calling(Box::new(call), card),
-            Err(error) => Stage::Unconnected(error, card),
+            Ok(call) => Phase::Calling(Box::new(call), card),
+            Err(error) => Phase::Unconnected(error, card),
         }
     }
 
@@ -73,8 +73,8 @@ impl Dialer {
 impl Dial for Dialer {
     fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
         let card = self.card(node).map_err(LostHow::Unreachable)?;
-        let stage = card.map_or(Stage::Asking, |card| self.connect(card, node, session));
-        Ok(Box::new(Calling { dialer: self.clone(), node, session, stage }))
+        let phase = card.map_or(Phase::Asking, |card| self.connect(card, node, session));
+        Ok(Box::new(Calling { dialer: self.clone(), node, session, phase }))
     }
 }
 
@@ -83,10 +83,10 @@ struct Calling {
     dialer: Dialer,
     node: NodeId,
     session: Session,
-    stage: Stage,
+    phase: Phase,
 }
 
-enum Stage {
+enum Phase {
     /// Nobody has said yet how the node is reached.
     Asking,
     Calling(Box<Call>, NodeCard),
@@ -121,7 +121,7 @@ impl Calling {
         match self.dialer.card(self.node) {
             Ok(None) => Some(DialStep::Pending),
             Ok(Some(card)) => {
-                self.stage = self.dialer.connect(card, self.node, self.session);
+                self.phase = self.dialer.connect(card, self.node, self.session);
                 None
             }
             Err(reason) => Some(DialStep::Failed { reason, may_pass: false }),
@@ -131,31 +131,31 @@ impl Calling {
 
 impl Dialing for Calling {
     fn poll(&mut self) -> DialStep {
-        if matches!(self.stage, Stage::Asking)
+        if matches!(self.phase, Phase::Asking)
             && let Some(step) = self.ask()
         {
             return step;
         }
-        match std::mem::replace(&mut self.stage, Stage::Decided) {
-            Stage::Calling(mut call, card) => match call.poll(self.dialer.clock.now_ms()) {
+        match std::mem::replace(&mut self.phase, Phase::Decided) {
+            Phase::Calling(mut call, card) => match call.poll(self.dialer.clock.now_ms()) {
                 CallerStep::Pending => {
-                    self.stage = Stage::Calling(call, card);
+                    self.phase = Phase::Calling(call, card);
                     DialStep::Pending
                 }
                 CallerStep::Failed(error) => self.failed(error, &call, &card),
                 CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
             },
-            Stage::Unconnected(error, card) => {
+            Phase::Unconnected(error, card) => {
                 let met = [(card.address.as_str(), Some(DialError::Connect(error)))];
                 DialStep::Failed { reason: self.dialer.said(met.into_iter()), may_pass: error != LinkError::BadAddress }
             }
-            Stage::Asking | Stage::Decided => unreachable!("a call that was decided is not asked again"),
+            Phase::Asking | Phase::Decided => unreachable!("a call that was decided is not asked again"),
         }
     }
 
     fn so_far(&self) -> Option<String> {
-        match &self.stage {
-            Stage::Calling(call, card) => Some(self.tell(call, card)),
+        match &self.phase {
+            Phase::Calling(call, card) => Some(self.tell(call, card)),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ const WORDS: [(&[&str], &str); 4] = [
 ];
 
 /// Words of ours that the field has better ones for, and those. Parts of names count too: `bell_of`, `BellWord`.
-const RETIRED: [(&[&str], &str); 12] = [
+const RETIRED: [(&[&str], &str); 13] = [
     (&["bell", "bells"], "eventcount"),
     (&["blow", "blows", "injury", "injuries", "injured", "injure"], "fault, fault injection"),
     (&["brief", "briefly"], "inline poll, polled inline"),
@@ -31,6 +31,7 @@ const RETIRED: [(&[&str], &str); 12] = [
     (&["meeting", "meetings"], "flag barrier, barrier, collective call"),
     (&["pulse", "pulses"], "keepalive"),
     (&["rooms"], "sync areas of teams, or where something is allowed"),
+    (&["unreported"], "unacknowledged"),
 ];
 
 /// Where one of them is another crate's name for something.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use longarm_proto::UNREPORTED_REPLY_BYTES_MAX;
+use longarm_proto::UNACKNOWLEDGED_REPLY_BYTES_MAX;
 
 use crate::book::{self, Kind, Violation};
 use crate::fault::FAULTS;
@@ -16,7 +16,7 @@ use crate::trace::Who;
 const SHOWN: usize = 40;
 /// Bytes of replies that are kept for one connection at most: those that were not reported, those that wait to be sent,
 /// and one reply and its bytes on top.
-const REPLY_BYTES_MAX: usize = UNREPORTED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
+const REPLY_BYTES_MAX: usize = UNACKNOWLEDGED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
 
 /// How long what ranks say when they leave is under way at most.
 const FAREWELLS_NS: u64 = 20_000_000_000;

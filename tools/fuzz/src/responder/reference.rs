@@ -157,7 +157,7 @@ impl Sums {
 }
 
 /// What the next bytes of a stream are.
-enum Stage {
+enum Phase {
     Header,
     Descriptor(RequestHeader),
     Payload { remaining: u64, fate: Fate },
@@ -187,11 +187,11 @@ pub(crate) enum Ending {
 pub(crate) struct Stream {
     responder: Responder,
     unread: Vec<u8>,
-    stage: Stage,
+    phase: Phase,
     pub(crate) ending: Option<Ending>,
     /// The peer may have broken the protocol, depending on how much the server had sent.
     pub(crate) is_doubtful: bool,
-    /// How much the peer has reported as received, truly.
+    /// How much the peer has acknowledged, truly.
     pub(crate) reported_bytes: u64,
     /// The bytes of messages for the rank that lives.
     pub(crate) mail: Vec<u8>,
@@ -205,7 +205,7 @@ impl Stream {
         Stream {
             responder: Responder::new(),
             unread: Vec::new(),
-            stage: Stage::Header,
+            phase: Phase::Header,
             ending: None,
             is_doubtful: false,
             reported_bytes: 0,
@@ -245,16 +245,16 @@ impl Stream {
     /// One step from the byte at this place, and how many it took. `None`: more has to come, or nothing counts now.
     fn step(&mut self, at: usize, heard_bytes: u64, on_request: &mut impl FnMut(&Request)) -> Option<usize> {
         let rest = &self.unread[at..];
-        match &mut self.stage {
-            Stage::Header => {
+        match &mut self.phase {
+            Phase::Header => {
                 let bytes = rest.first_chunk::<HEADER_BYTES>()?;
                 match self.responder.handle_header(bytes) {
-                    Ok(header) => self.stage = Stage::Descriptor(header),
+                    Ok(header) => self.phase = Phase::Descriptor(header),
                     Err(_) => self.ending = Some(Ending::Violation),
                 }
                 Some(HEADER_BYTES)
             }
-            Stage::Descriptor(header) => {
+            Phase::Descriptor(header) => {
                 let header = *header;
                 let descriptor = rest.get(..header.descriptor_bytes())?;
                 let Ok(request) = self.responder.finish(&header, descriptor) else {
@@ -275,12 +275,12 @@ impl Stream {
                         None => Fate::Anything,
                     },
                 };
-                self.stage = Stage::Payload { remaining: header.payload_bytes(), fate };
+                self.phase = Phase::Payload { remaining: header.payload_bytes(), fate };
                 self.hear(&request, heard_bytes);
                 on_request(&request);
                 Some(header.descriptor_bytes())
             }
-            Stage::Payload { remaining, fate } => {
+            Phase::Payload { remaining, fate } => {
                 let bytes = (*remaining).min(rest.len() as u64);
                 if bytes < *remaining && rest.is_empty() {
                     return None;
@@ -305,7 +305,7 @@ impl Stream {
                 }
                 *remaining -= bytes;
                 if *remaining == 0 {
-                    self.stage = Stage::Header;
+                    self.phase = Phase::Header;
                 }
                 Some(bytes as usize)
             }

@@ -54,7 +54,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum Phase {
     Running,
     Reporting,
     Terminated,
@@ -67,7 +67,7 @@ enum Stage {
 pub struct Ending {
     survivors_go_on: bool,
     report: Duration,
-    stage: Stage,
+    phase: Phase,
     cause: Option<Cause>,
     deadline: Option<Instant>,
 }
@@ -76,25 +76,25 @@ impl Ending {
     /// The job runs. `survivors_go_on`: a failure does not end it. `report`: how long ranks have to say that another one
     /// failed, and one that aborts to end by itself.
     pub fn new(survivors_go_on: bool, report: Duration) -> Ending {
-        Ending { survivors_go_on, report, stage: Stage::Running, cause: None, deadline: None }
+        Ending { survivors_go_on, report, phase: Phase::Running, cause: None, deadline: None }
     }
 
     /// There is a reason to end the job. Says whether it is news, because the job was not ending yet, and what to do.
     pub fn handle_cause(&mut self, cause: Cause, now: Instant) -> (bool, Action) {
-        let is_news = self.stage == Stage::Running;
+        let is_news = self.phase == Phase::Running;
         self.cause.get_or_insert(cause);
-        let action = match (cause, self.stage) {
+        let action = match (cause, self.phase) {
             (Cause::Failure { .. }, _) if self.survivors_go_on => Action::Wait,
-            (Cause::Failure { .. }, Stage::Running) => self.enter(Stage::Reporting, now, self.report, Action::Wait),
-            (Cause::Interrupted { .. }, Stage::Running | Stage::Reporting) => {
-                self.enter(Stage::Terminated, now, TERMINATE_INTERRUPTED, Action::Terminate)
+            (Cause::Failure { .. }, Phase::Running) => self.enter(Phase::Reporting, now, self.report, Action::Wait),
+            (Cause::Interrupted { .. }, Phase::Running | Phase::Reporting) => {
+                self.enter(Phase::Terminated, now, TERMINATE_INTERRUPTED, Action::Terminate)
             }
             // The user is in a hurry.
-            (Cause::Interrupted { .. }, Stage::Terminated) => self.enter(Stage::Killed, now, KILL, Action::Kill),
-            (Cause::NotStarted { .. }, Stage::Running | Stage::Reporting) => {
-                self.enter(Stage::Terminated, now, TERMINATE_FAILED, Action::Terminate)
+            (Cause::Interrupted { .. }, Phase::Terminated) => self.enter(Phase::Killed, now, KILL, Action::Kill),
+            (Cause::NotStarted { .. }, Phase::Running | Phase::Reporting) => {
+                self.enter(Phase::Terminated, now, TERMINATE_FAILED, Action::Terminate)
             }
-            (Cause::Timeout, Stage::Running) => self.enter(Stage::Terminated, now, TERMINATE, Action::Terminate),
+            (Cause::Timeout, Phase::Running) => self.enter(Phase::Terminated, now, TERMINATE, Action::Terminate),
             _ => Action::Wait,
         };
         (is_news, action)
@@ -120,21 +120,21 @@ impl Ending {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return Action::Wait;
         }
-        match self.stage {
-            Stage::Reporting => self.enter(Stage::Terminated, now, TERMINATE_FAILED, Action::Terminate),
-            Stage::Terminated => self.enter(Stage::Killed, now, KILL, Action::Kill),
-            Stage::Killed => {
-                self.stage = Stage::GivenUp;
+        match self.phase {
+            Phase::Reporting => self.enter(Phase::Terminated, now, TERMINATE_FAILED, Action::Terminate),
+            Phase::Terminated => self.enter(Phase::Killed, now, KILL, Action::Kill),
+            Phase::Killed => {
+                self.phase = Phase::GivenUp;
                 self.deadline = None;
                 Action::GiveUp
             }
-            Stage::Running | Stage::GivenUp => unreachable!("these stages have no deadline"),
+            Phase::Running | Phase::GivenUp => unreachable!("these phases have no deadline"),
         }
     }
 
     /// Whether ends of ranks are our own doing from now on.
     pub fn is_forced(&self) -> bool {
-        self.stage >= Stage::Terminated
+        self.phase >= Phase::Terminated
     }
 
     /// Why the job has to end, if it does not end by itself.
@@ -152,9 +152,9 @@ impl Ending {
         }
     }
 
-    fn enter(&mut self, stage: Stage, now: Instant, stay: Duration, action: Action) -> Action {
-        assert!(stage > self.stage, "an ending only goes forward");
-        self.stage = stage;
+    fn enter(&mut self, phase: Phase, now: Instant, stay: Duration, action: Action) -> Action {
+        assert!(phase > self.phase, "an ending only goes forward");
+        self.phase = phase;
         self.deadline = Some(now + stay);
         action
     }
