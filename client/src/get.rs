@@ -6,7 +6,7 @@ use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
 use crate::endpoint::inline_poll::PolledGet;
-use crate::endpoint::{Endpoint, Payload, Sending, Token};
+use crate::endpoint::{COALESCED_RUN_BYTES_MAX, Endpoint, Payload, Sending, Token};
 use crate::error::{Lost, Operation, TransferError};
 use crate::origin_bytes::{LenderMut, OriginBytesMut, lend};
 use crate::path::{Aim, Moves, Moving, Path, Then};
@@ -124,7 +124,30 @@ impl Client {
         shapes: Shapes,
         target: &LenderMut<'_>,
     ) -> Result<(), TransferError> {
+        let aim = Aim { operation: Operation::Get, window, rank };
+        if let Some(runs) = shapes.run()
+            && self.read_together(aim, runs, target)
+        {
+            return Ok(());
+        }
         self.start_read((window, rank), shapes, target, Then::GoesOn)
+    }
+
+    /// A small get of another node together with others that nobody waits for either. False: nothing was done, and the long way does
+    /// it, or finds out what is wrong. Most of many gets go this way, which moves no shapes.
+    #[inline]
+    fn read_together(&self, aim: Aim<'_>, (here, there): (Run, Run), target: &LenderMut<'_>) -> bool {
+        let end = here.offset.checked_add(here.bytes);
+        let fits = here.bytes == there.bytes && end.is_some_and(|end| end <= target.region().len() as u64);
+        if !fits || there.bytes > COALESCED_RUN_BYTES_MAX {
+            return false;
+        }
+        let Some(endpoint) = self.open_path(aim, there) else { return false };
+        let began = endpoint.coalesces_gets() && self.coalesce_read(endpoint, aim, there, (target, here));
+        if began {
+            self.local.count(aim.rank, CounterKind::Get, there.bytes);
+        }
+        began
     }
 
     /// Reads runs of the parts of several ranks, who do the same here at the same time: this thread answers them while it

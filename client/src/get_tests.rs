@@ -113,6 +113,32 @@ fn small_gets_that_nobody_waits_for_become_one_request_and_each_gets_its_own_byt
 }
 
 #[test]
+fn what_is_wrong_with_a_small_get_is_said_although_others_wait_that_it_could_go_with() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.server(1).lock().stand_still();
+    let start = |from: Rank, there: Run, here: Run| {
+        let buffer = OriginBuffer::new(vec![0_u8; 32]);
+        let shapes = Shapes { target: Shape::Contiguous(there), origin: Shape::Contiguous(here) };
+        let started = rank.client.start_get(&rank.window, from, shapes, &buffer.lender());
+        (started, buffer.issued())
+    };
+    let run = |offset, bytes| Run { offset, bytes };
+    let well = [(0, 0), (8, 24), (64, 0)].map(|(there, here)| start(THERE, run(there, 8), run(here, 8)));
+    assert!(well.iter().all(|(started, _)| started.is_ok()));
+    for here in [run(0, 9), run(25, 8), run(u64::MAX, 8), run(u64::MAX - 7, 8)] {
+        let (wrong, _) = start(THERE, run(0, 8), here);
+        assert!(matches!(wrong, Err(TransferError::LengthMismatch { .. })), "{here:?} of 32 bytes: {wrong:?}");
+    }
+    for offset in [PART_BYTES - 7, u64::MAX - 7, u64::MAX] {
+        let (wrong, _) = start(THERE, run(offset, 8), run(0, 8));
+        assert!(matches!(wrong, Err(TransferError::OutsideWindow { .. })), "{offset}: {wrong:?}");
+    }
+    assert!(matches!(start(Rank(7), run(0, 8), run(0, 8)).0, Err(TransferError::NoSuchRank { .. })));
+    rank.note_death(THERE);
+    assert!(matches!(start(THERE, run(0, 8), run(0, 8)).0, Err(TransferError::Lost(lost)) if lost.rank == THERE));
+}
+
+#[test]
 fn what_is_wrong_is_said_before_anybody_is_asked() {
     let rank = MockWorld::new().rank(Rank(0));
     for from in [HERE, THERE] {
