@@ -18,10 +18,10 @@ use longarm_proto::{
 };
 
 use crate::encrypted::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
-use crate::endpoint::Link;
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::link_error::LinkError;
 use crate::poller::Interest;
+use crate::traits::Link;
 
 /// Why a peer was not let in. Its link is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

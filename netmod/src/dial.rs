@@ -13,10 +13,10 @@ use longarm_proto::{
 
 use crate::alarm::{Alarm, Wake};
 use crate::encrypted::{KEY_BYTES, KeyError, KeyOffer, Keys, carrying_frames};
-use crate::endpoint::{Link, Netmod};
 use crate::exchange::{HandshakeIn, HandshakeOut};
 use crate::link_error::LinkError;
 use crate::poller::Interest;
+use crate::traits::{Link, Netmod};
 
 /// Why no proven connection came about. No frame was sent in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

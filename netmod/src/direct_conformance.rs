@@ -8,9 +8,9 @@ use std::thread;
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{AccessKey, Generation, Rank, Run, WindowId, WindowRef};
 
-use crate::conformance::{connected, listen};
 use crate::direct::{DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, Reach, Wish};
-use crate::endpoint::{Link, Listener, Netmod};
+use crate::link_conformance::{connected, listen};
+use crate::traits::{Link, Listener, Netmod};
 
 /// Bytes of a window: more than what goes in one piece, and no multiple of anything.
 const WINDOW_BYTES: usize = 150_001;

@@ -25,9 +25,9 @@ use longarm_proto::{Identity, Reception, Session};
 use slab::Slab;
 
 use crate::accept::{Acceptor, AcceptorStep, Admission};
-use crate::endpoint::{Link, Listener};
 use crate::poller::{Interest, Poller};
 use crate::refusals::Refusals;
+use crate::traits::{Link, Listener};
 
 /// Connections that one call takes in, so that those who flood us do not keep the others waiting.
 const ACCEPTS_PER_TURN: usize = 64;

@@ -3,8 +3,8 @@
 
 use longarm_memory::{Region, RegionMut};
 
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
+use crate::traits::Link;
 
 /// A handshake message on its way out.
 pub(crate) struct HandshakeOut<const N: usize> {

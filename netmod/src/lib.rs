@@ -24,22 +24,23 @@ mod dial;
 mod direct;
 mod direct_conformance;
 mod encrypted;
-mod endpoint;
 mod entrance;
 mod exchange;
 pub mod flow;
+mod link_conformance;
 mod link_error;
 mod own_user;
 mod poller;
 mod refusals;
 mod routed;
 mod sim;
-mod suite;
 mod tcp;
+mod traits;
 
 pub use accept::{Acceptor, AcceptorStep, Admission, AdmissionError};
 pub use calls::{Call, Calls, Guest, WAY_PATIENCE_MS};
 pub use clock::CoarseClock;
+pub use conformance::conformance;
 pub use dial::{Caller, CallerStep, DialError, Introduction, connect_authenticated};
 pub use direct::{
     DEVICE_WORD_BYTES, DeviceRmw, DirectAccess, DirectOutcome, DirectSource, InlinePoll, Loan, NoDeviceRmw, Reach,
@@ -47,7 +48,6 @@ pub use direct::{
 };
 pub use direct_conformance::InPieces;
 pub use encrypted::KeyError;
-pub use endpoint::{Capabilities, Link, Listener, Netmod};
 pub use entrance::{Entrance, EntranceOptions, EntranceStep, EntranceTokens, PATIENCE_MS};
 pub use link_error::LinkError;
 pub use own_user::is_of_own_user;
@@ -55,5 +55,5 @@ pub use poller::{Interest, Poller, Ready, Waker};
 pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
 pub use sim::Sim;
-pub use suite::conformance;
 pub use tcp::{Congestion, Interface, SocketBuffers, Tcp, TcpOptions};
+pub use traits::{Capabilities, Link, Listener, Netmod};

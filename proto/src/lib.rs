@@ -15,7 +15,7 @@
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
 //! - [`rdma`]: what nodes with RDMA devices agree on.
-//! - [`mutex`]: the queue of a mutex, as the server keeps it. [`deaths`]: which ranks may be inherited from.
+//! - [`mutex_queue`]: the queue of a mutex, as the server keeps it. [`deaths`]: which ranks may be inherited from.
 //! - [`mail`]: what a message between ranks looks like.
 //! - [`trunk`]: how servers carry the streams of many ranks over one connection. [`credit`]: how much of a stream may be under way.
 #![forbid(unsafe_code)]
@@ -28,7 +28,7 @@ pub mod initiator;
 pub mod limits;
 pub mod mail;
 pub mod mutation;
-pub mod mutex;
+pub mod mutex_queue;
 pub mod ops;
 pub mod rdma;
 pub mod responder;
@@ -44,7 +44,7 @@ pub use initiator::*;
 pub use limits::*;
 pub use mail::*;
 pub use mutation::*;
-pub use mutex::*;
+pub use mutex_queue::*;
 pub use ops::*;
 pub use responder::*;
 pub use shape::cursor::{Cursor, Row};

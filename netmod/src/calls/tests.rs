@@ -5,8 +5,8 @@ use longarm_proto::{JobId, Rank, Reception};
 
 use super::*;
 use crate::accept::{Acceptor, AcceptorStep, Admission};
-use crate::endpoint::{Capabilities, Link, Listener};
 use crate::tcp::{Tcp, TcpOptions};
+use crate::traits::{Capabilities, Link, Listener};
 
 const SECRET: Secret = Secret([7; 32]);
 const ME: Identity = Identity { job: JobId(1), rank: Rank(0), node: NodeId(0) };

@@ -7,9 +7,9 @@ use longarm_memory::{Region, RegionMut};
 use super::keys::Keys;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
 use crate::poller::Interest;
+use crate::traits::Link;
 
 /// See the module above.
 pub(super) struct SealedLink {

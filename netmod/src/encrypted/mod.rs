@@ -24,7 +24,7 @@ mod receiver;
 mod records;
 mod sender;
 
-use crate::endpoint::Link;
+use crate::traits::Link;
 pub use keys::KeyError;
 pub(crate) use keys::{KEY_BYTES, KeyOffer, Keys, answer_key};
 use link::SealedLink;

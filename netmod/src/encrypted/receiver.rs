@@ -13,8 +13,8 @@ use snow::TransportState;
 use super::records::{
     BATCH_BYTES, KEPT_BYTES_MAX, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORDS_PER_KEY, ShortOnes, TAG_BYTES, fit,
 };
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
+use crate::traits::Link;
 
 /// See the module.
 pub(super) struct Receiver {

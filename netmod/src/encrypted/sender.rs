@@ -13,8 +13,8 @@ use snow::TransportState;
 use super::records::{
     BATCH_RECORDS, LENGTH_BYTES, PAYLOAD_BYTES_MAX, RECORD_BYTES_MAX, RECORDS_PER_KEY, ShortOnes, fit,
 };
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
+use crate::traits::Link;
 
 /// See the module.
 pub(super) struct Sender {

@@ -4,8 +4,8 @@ use longarm_memory::{Region, RegionMut};
 use longarm_proto::{Cursor, DESCRIPTOR_BYTES_MAX, Mutation, Run, mutation};
 
 use super::runs::{REGIONS_MAX, RUN_BYTES_MIN, RunTarget, unpacking};
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
+use crate::traits::Link;
 
 /// Bytes of a receive buffer that was once full. One system call brings many small frames.
 pub const INCOMING_BYTES: usize = 64 << 10;

@@ -17,8 +17,8 @@ use longarm_proto::{Cursor, Run, Violation};
 
 use super::costs::Costs;
 use super::runs::{REGIONS_MAX, RUN_BYTES_MIN, RunSource, pack};
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
+use crate::traits::Link;
 
 /// One buffer of frames. Frames behind it go into the next one.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -31,9 +31,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::direct::NoDeviceRmw;
-use crate::endpoint::{Capabilities, Link, Listener, Netmod};
 use crate::link_error::LinkError;
 use crate::poller::Poller;
+use crate::traits::{Capabilities, Link, Listener, Netmod};
 use address::parse_address;
 use neighbour::NeighbourLink;
 pub use options::RoutedOptions;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_proto::{Identity, Secret};
 
-use crate::endpoint::Netmod;
+use crate::traits::Netmod;
 
 /// See the module.
 #[derive(Clone)]

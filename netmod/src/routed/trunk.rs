@@ -11,9 +11,9 @@ use longarm_proto::{
 
 use super::table::ChannelKey;
 use crate::calls::Call;
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
 use crate::poller::Interest;
+use crate::traits::Link;
 
 /// Bytes that wait to be sent before no more are taken from channels.
 const OUTGOING_BYTES_MAX: usize = 256 << 10;

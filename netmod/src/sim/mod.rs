@@ -18,8 +18,8 @@ use std::sync::{Arc, Weak};
 use longarm_memory::{Region, RegionMut};
 use parking_lot::Mutex;
 
-use crate::endpoint::{Capabilities, Link, Listener, Netmod};
 use crate::link_error::LinkError;
+use crate::traits::{Capabilities, Link, Listener, Netmod};
 use dice::Dice;
 use wire::{Side, Wire};
 

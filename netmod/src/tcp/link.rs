@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::options::{SocketBuffers, TcpOptions};
 use super::{congestion, socket};
-use crate::endpoint::Link;
 use crate::link_error::{LinkError, moved};
+use crate::traits::Link;
 
 /// What is settled when the way is known.
 #[derive(Clone)]

@@ -10,9 +10,9 @@ use super::interface::Interface;
 use super::link::{TcpLink, Unproven};
 use super::options::TcpOptions;
 use super::{socket, ways};
-use crate::endpoint::{Link, Listener};
 use crate::link_error::LinkError;
 use crate::poller::{Interest, Poller};
+use crate::traits::{Link, Listener};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.
 const BACKLOG: i32 = 4096;

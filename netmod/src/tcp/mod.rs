@@ -14,8 +14,8 @@ mod ways;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::endpoint::{Capabilities, Link, Listener, Netmod};
 use crate::link_error::LinkError;
+use crate::traits::{Capabilities, Link, Listener, Netmod};
 pub use congestion::Congestion;
 pub use interface::Interface;
 use link::{TcpLink, Unproven};

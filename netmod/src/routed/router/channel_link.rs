@@ -7,12 +7,12 @@ use longarm_memory::{Region, RegionMut};
 use parking_lot::Mutex;
 
 use super::{Arrived, Router};
-use crate::endpoint::Link;
 use crate::link_error::LinkError;
 use crate::poller::{Interest, Waker};
 use crate::routed::channel::{End, Here};
 use crate::routed::neighbour;
 use crate::routed::table::ChannelKey;
+use crate::traits::Link;
 
 /// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
 /// who calls it.

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::calls::Guest;
 use crate::dial::{CallerStep, DialError};
-use crate::endpoint::Link;
 use crate::entrance::EntranceStep;
 use crate::link_error::LinkError;
 use crate::poller::Interest;
@@ -18,6 +17,7 @@ use crate::routed::address::parse_address;
 use crate::routed::channel::{Channel, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
 use crate::routed::table::{ChannelKey, Greetings, Key, TrunkKey};
+use crate::traits::Link;
 
 /// The number of the session that a trunk says to carry. No rank has one of this number.
 const TRUNK_SESSION: u64 = u64::MAX;

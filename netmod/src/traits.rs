@@ -1,4 +1,4 @@
-//! The trait that every network implements.
+//! The traits that every network implements.
 //!
 //! Three roles: a [`Netmod`] is one network, a [`Listener`] is where others reach us through it, a [`Link`] is the
 //! byte stream to one peer. All calls but [`Netmod::connect`] return at once. Nothing here names a network: who
