@@ -22,10 +22,6 @@ pub(super) struct Keepalive {
     /// Something moved since then.
     moved: bool,
     asked: bool,
-    /// When somebody was last seen who waits for the peer's node and for no answer of it. `None`: not for long.
-    awaited_ms: Option<u64>,
-    /// When that wait began, or the peer was last asked because of it.
-    asked_for_others_ms: u64,
 }
 
 impl Keepalive {
@@ -59,18 +55,6 @@ impl Keepalive {
         }
         Beat::Well
     }
-
-    /// To be called now and then while somebody waits for the peer's node, and for no answer of it. Whether it is to be asked: not
-    /// before a quarter of the silence is over, as most waits are by then, and thousands may wait for the same one.
-    pub(super) fn look_for_others(&mut self, now_ms: u64, silence_ms: u64) -> bool {
-        let quarter_ms = silence_ms / 4;
-        let goes_on = self.awaited_ms.replace(now_ms).is_some_and(|seen_ms| now_ms <= seen_ms + quarter_ms);
-        let asks = goes_on && now_ms >= self.asked_for_others_ms + quarter_ms;
-        if asks || !goes_on {
-            self.asked_for_others_ms = now_ms;
-        }
-        asks
-    }
 }
 
 #[cfg(test)]
@@ -96,21 +80,6 @@ mod tests {
         for step in 100..200 {
             assert_eq!(keepalive.look(step * 100, false, 1000), Beat::Well);
         }
-    }
-
-    #[test]
-    fn who_only_waits_for_others_asks_when_it_has_waited_for_a_quarter_of_the_silence_and_again_after_each() {
-        let mut keepalive = Keepalive::default();
-        let mut asked = |times: &[u64]| -> Vec<u64> {
-            times.iter().copied().filter(|now_ms| keepalive.look_for_others(*now_ms, 1000)).collect()
-        };
-        // The first look may be at any time, also long after the connection was made.
-        let waits: Vec<u64> = (0..=20).map(|step| 7000 + step * 40).collect();
-        assert_eq!(asked(&waits), [7280, 7560]);
-        assert_eq!(asked(&[7840, 7880]), [7840]);
-        // Other waits, each of which is soon over.
-        assert_eq!(asked(&[9000, 9200, 10_000, 10_040, 11_000]), []);
-        assert_eq!(asked(&[11_240, 11_250]), [11_250]);
     }
 
     #[test]

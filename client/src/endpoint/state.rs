@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) several: bool,
     /// Requests that were sent while an acknowledgement was due and much is kept.
     looks: u32,
+    /// When the server was last asked on behalf of those who wait for its node.
+    asked_ms: u64,
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<Outcome>,
 }
@@ -111,6 +113,7 @@ impl State {
             corked: false,
             several: false,
             looks: 0,
+            asked_ms: 0,
             refused: None,
         }
     }
@@ -340,8 +343,8 @@ impl State {
 
     /// While somebody waits for this node without having asked it for anything: now and then it is asked whether it lives.
     pub(super) fn ask_whether_alive(&mut self, now_ms: u64, silence_ms: u64) {
-        let could = self.initiator.outstanding() == 0 && self.connection.is_known();
-        if could && self.keepalive.look_for_others(now_ms, silence_ms) {
+        if self.initiator.outstanding() == 0 && self.connection.is_known() && now_ms >= self.asked_ms + silence_ms / 4 {
+            self.asked_ms = now_ms;
             self.acknowledge();
         }
     }

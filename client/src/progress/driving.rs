@@ -129,9 +129,10 @@ impl Progress {
             tended = true;
             self.note_driven(endpoint, endpoint.tend());
         }
-        let waits = self.waits.list();
+        // Not those who have just begun to wait: thousands may wait for the same node, and their questions would keep its server busy.
+        let waits = self.waits.seen_for(self.endpoint_options.silence_ms / 4, self.time.now_ms());
         let awaited = |node| {
-            self.answers.are_due_from(node) || waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout))
+            self.answers.are_due_from(node) || waits.iter().any(|awaited| awaited.concerns(node, &self.local.layout))
         };
         for endpoint in self.open_endpoints().filter(|endpoint| !endpoint.is_busy() && awaited(endpoint.node())) {
             tended = true;

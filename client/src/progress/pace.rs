@@ -28,7 +28,7 @@ const SOCKET_NAP_GROWTH: u32 = 4;
 const NAP_STEPS_SKIPPED: u32 = 2;
 /// After so many naps each is as long as the last one.
 const NAP_STEPS_MAX: u32 = 5;
-/// How long a sleep lasts at most while a server is being called.
+/// How long the first sleep lasts at most while a server is being called.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
@@ -196,6 +196,14 @@ impl Pace {
         self.next_nap(SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
     }
 
+    /// The same while a server is being called, of which nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
+    /// call at once, those that wait leave the processors to the servers that they call.
+    pub(crate) fn call_nap(&mut self, unseen_max: Duration) -> Duration {
+        let nap = CALL_NAP * NAP_GROWTH.pow(self.naps);
+        self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
+        nap.min(unseen_max)
+    }
+
     fn next_nap(&mut self, growth: u32) -> Duration {
         let nap = NAP * growth.pow(self.naps);
         self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
@@ -224,6 +232,9 @@ mod tests {
         assert_eq!(milliseconds(Pace::new(0), at_sockets(250)), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
         // Or a silent server could not be told from our own absence.
         assert_eq!(milliseconds(Pace::new(0), at_sockets(6)), [3.2, 6.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
+        let of_call = |unseen_ms| move |pace: &mut Pace| pace.call_nap(Duration::from_millis(unseen_ms));
+        assert_eq!(milliseconds(Pace::new(0), of_call(93)), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]);
+        assert_eq!(milliseconds(Pace::new(0), of_call(6)), [1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0]);
         let mut pace = Pace::new(100);
         for _ in 0..5 {
             pace.nap();

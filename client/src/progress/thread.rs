@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 /// How long requests that nobody waits for wait for others to be sent with.
 const CORKED: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least.
-const TEND: Duration = Duration::from_millis(40);
+const TEND_MS: u64 = 40;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
 
@@ -137,6 +137,11 @@ impl Progress {
         self.open_endpoints().any(Endpoint::is_corked)
     }
 
+    /// How often what was sent and not acknowledged is looked after.
+    fn tend_ms(&self) -> u64 {
+        TEND_MS.min(self.unseen_max().as_millis() as u64)
+    }
+
     /// Ends the helper. Called once, at finalize.
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
@@ -146,10 +151,16 @@ impl Progress {
 
 fn run(progress: &Weak<Progress>) {
     let mut idle_looks = 0;
+    // When what is left is looked after although this thread is woken again and again, or moves something all the time.
+    let mut due_ms = None;
     loop {
         let Some(progress) = progress.upgrade() else { return };
         if progress.helper.stopping.load(Ordering::SeqCst) {
             return;
+        }
+        if due_ms.is_some_and(|due_ms| progress.time.now_ms() >= due_ms) {
+            due_ms = None;
+            progress.tend();
         }
         // A thread that waits drives what it waits for; what is coalesced for another node is sent from here.
         let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.has_corked();
@@ -158,7 +169,9 @@ fn run(progress: &Weak<Progress>) {
         if !idle && progress.has_corked() {
             std::thread::sleep(CORKED);
         }
+        let due = || progress.time.now_ms() + progress.tend_ms();
         if !idle && progress.drive_busy() {
+            due_ms.get_or_insert_with(due);
             continue;
         }
         progress.helper.parked.store(true, Ordering::SeqCst);
@@ -175,8 +188,11 @@ fn run(progress: &Weak<Progress>) {
         }
         let woken = work || sleep(&progress, idle, idle_looks < IDLE_LOOKS);
         progress.helper.parked.store(false, Ordering::SeqCst);
-        if !woken {
+        if woken {
+            due_ms.get_or_insert_with(due);
+        } else {
             // Nobody woke us, so it is time to look after what is left.
+            due_ms = None;
             idle_looks = if progress.tend() { 0 } else { idle_looks + 1 };
         }
     }
@@ -193,7 +209,7 @@ fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
     if watched.iter().any(|watched| watched.ready) {
         return true;
     }
-    let tend = TEND.min(progress.unseen_max());
+    let tend = Duration::from_millis(progress.tend_ms());
     let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);

@@ -4,6 +4,8 @@
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
 //! if there is one (the rule is: a thread that waits, works).
 
+use std::time::Duration;
+
 use longarm_shm::Eventcount;
 use rustix::event::{PollFd, PollFlags};
 
@@ -220,8 +222,7 @@ impl Client {
         if self.progress.time.is_simulated() {
             let was_over = is_over();
             if !was_over {
-                let nap = pace.socket_nap(self.progress.unseen_max());
-                let nap = if self.progress.is_calling() { nap.min(CALL_NAP) } else { nap };
+                let nap = self.link_nap(pace, self.progress.is_calling());
                 self.progress.time.rest(RestOn::Links, Some(nap));
             }
             return was_over;
@@ -242,9 +243,9 @@ impl Client {
             } else if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
-                let nap = (self.local.layout.rank_count() > 1).then(|| pace.socket_nap(self.progress.unseen_max()));
                 let calling = watched.iter().any(|watched| !watched.is_up);
-                let nap = if calling { Some(nap.map_or(CALL_NAP, |nap| nap.min(CALL_NAP))) } else { nap };
+                let naps = calling || self.local.layout.rank_count() > 1;
+                let nap = naps.then(|| self.link_nap(pace, calling));
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());
                 rung = !events[0].revents().is_empty();
@@ -254,6 +255,12 @@ impl Client {
         }
         self.progress.sleepers.leave(&waker, rung);
         was_over
+    }
+
+    /// How long the next sleep at sockets lasts at most.
+    fn link_nap(&self, pace: &mut Pace, calling: bool) -> Duration {
+        let unseen_max = self.progress.unseen_max();
+        if calling { pace.call_nap(unseen_max) } else { pace.socket_nap(unseen_max) }
     }
 
     /// Waits for an operation.

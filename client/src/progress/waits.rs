@@ -135,7 +135,15 @@ pub(crate) struct Waits(Mutex<Entries>);
 #[derive(Default)]
 struct Entries {
     next: u64,
-    entries: Vec<(u64, Awaited, Instant)>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    number: u64,
+    awaited: Awaited,
+    since: Instant,
+    /// When it was first seen by who looks after waits, by that one's clock.
+    seen_ms: Option<u64>,
 }
 
 impl Waits {
@@ -145,7 +153,7 @@ impl Waits {
         let mut inner = self.0.lock();
         let number = inner.next;
         inner.next += 1;
-        inner.entries.push((number, awaited, since));
+        inner.entries.push(Entry { number, awaited, since, seen_ms: None });
         BEGUN.set(BEGUN.get() + 1);
         Entered { waits: self, number, _unseen: unseen() }
     }
@@ -153,13 +161,17 @@ impl Waits {
     /// All of them, those that have waited longest first.
     pub(crate) fn list(&self) -> Vec<Wait> {
         let inner = self.0.lock();
-        let mut waits: Vec<Wait> = inner
-            .entries
-            .iter()
-            .map(|(_, awaited, since)| Wait { awaited: *awaited, waited: since.elapsed() })
-            .collect();
+        let mut waits: Vec<Wait> =
+            inner.entries.iter().map(|entry| Wait { awaited: entry.awaited, waited: entry.since.elapsed() }).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited));
         waits
+    }
+
+    /// What those wait for that were first seen by this call so long ago. Most waits are over by then.
+    pub(crate) fn seen_for(&self, age_ms: u64, now_ms: u64) -> Vec<Awaited> {
+        let mut inner = self.0.lock();
+        let is_old = |entry: &mut Entry| now_ms >= *entry.seen_ms.get_or_insert(now_ms) + age_ms;
+        inner.entries.iter_mut().filter_map(|entry| is_old(entry).then_some(entry.awaited)).collect()
     }
 }
 
@@ -173,7 +185,7 @@ pub(crate) struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut inner = self.waits.0.lock();
-        if let Some(place) = inner.entries.iter().position(|(number, ..)| *number == self.number) {
+        if let Some(place) = inner.entries.iter().position(|entry| entry.number == self.number) {
             inner.entries.swap_remove(place);
         }
     }
@@ -195,6 +207,19 @@ mod tests {
         assert_eq!(awaited(&waits), [get]);
         drop(second);
         assert_eq!((awaited(&waits), am_waiting()), (vec![], false));
+    }
+
+    #[test]
+    fn a_wait_is_old_some_time_after_it_was_first_seen_and_another_one_for_the_same_rank_is_not() {
+        let (waits, get) = (Waits::default(), Awaited::rank(Operation::Get, Rank(1)));
+        let first = waits.enter(get);
+        assert_eq!(waits.seen_for(100, 7000), []);
+        let _second = waits.enter(get);
+        assert_eq!(waits.seen_for(100, 7099), []);
+        assert_eq!(waits.seen_for(100, 7100), [get]);
+        drop(first);
+        assert_eq!(waits.seen_for(100, 7198), []);
+        assert_eq!(waits.seen_for(100, 9000), [get], "however seldom somebody looks");
     }
 
     #[test]
