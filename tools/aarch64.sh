@@ -12,8 +12,14 @@ cd "$(dirname "$0")/.."
 
 triple=aarch64-unknown-linux-gnu
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/aarch64")
-command -v aarch64-linux-gnu-gcc >/dev/null || apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-command -v qemu-aarch64-static >/dev/null || apt_install qemu-user-static
+{
+    command -v aarch64-linux-gnu-gcc >/dev/null || (apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+} && {
+    command -v qemu-aarch64-static >/dev/null || (apt_install qemu-user-static)
+} || {
+    say "the compiler or the emulator cannot be had: nothing is tested" >&2
+    exit 77
+}
 
 # Debian's compiler, and its library for both machines, as a command that runs it there.
 debian_rust() {
@@ -56,8 +62,8 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /us
 # Fewer cases of each property: it is some ten times slower.
 export PROPTEST_CASES=${PROPTEST_CASES:-32}
 
-# The emulator does not know the system calls that these are about: copies between processes, what TCP has measured, and what is said of
-# mappings, where it takes pages for given back that stay.
+# The emulator does not know the system calls that these are about: copies between processes, what TCP has measured, and advice about
+# mappings: it says that pages were given back, and keeps them.
 unknown=(attach:: the_round_trip_of_a_tcp_connection a_mapping_can_be_left_out_of_core_dumps
     a_segment_that_is_given_back_takes_no_memory one_window_after_the_other_has_memory_with_room_and_finds_zeros)
 printf 'left out, as the emulator has not what they need: %s\n' "${unknown[*]}"

@@ -17,7 +17,10 @@ step() {
         outcome=FAILED
         failed=1
     fi
-    summary+=("$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))")
+    local line
+    line=$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))
+    [ "$outcome" != - ] || line+=", left out: see above"
+    summary+=("$line")
 }
 
 skip() {

@@ -144,7 +144,7 @@ impl Endpoint {
         self.published.has(Fact::EXPECTS_MUCH)
     }
 
-    /// Whether what waits to be sent waits for company. The helper knows of it.
+    /// Whether what waits to be sent is corked. The helper knows of it.
     pub(crate) fn is_corked(&self) -> bool {
         self.published.has(Fact::CORKED)
     }
@@ -220,7 +220,7 @@ impl Endpoint {
         } else {
             Driven::default()
         };
-        driven.corks = state.corked && !was_corked;
+        driven.became_corked = state.corked && !was_corked;
         if matches!(request, Request::Quiet) {
             state.unconfirmed = false;
         }
@@ -244,7 +244,7 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.holds_back_writes() {
             return None;
         }
-        let goes_on = self.goes_on_coalescing(&mut state);
+        let goes_on = self.joins_coalesced(&mut state);
         let is_new = state.coalesce_write(target, writes, run, bytes);
         state.unconfirmed = true;
         Some(self.after_coalescing(state, goes_on && !is_new))
@@ -265,7 +265,7 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.acknowledgements.is_full() {
             return None;
         }
-        let goes_on = self.goes_on_coalescing(&mut state);
+        let goes_on = self.joins_coalesced(&mut state);
         let is_new = state.coalesce_get(target, run, (hold(), here));
         Some(self.after_coalescing(state, goes_on && !is_new))
     }
@@ -282,7 +282,7 @@ impl Endpoint {
         if !self.coalesces_more(&state) || state.holds_back_writes() || state.acknowledgements.is_full() {
             return Err(part);
         }
-        let goes_on = self.goes_on_coalescing(&mut state);
+        let goes_on = self.joins_coalesced(&mut state);
         let is_new = state.coalesce_rmw(target, updates, word, part);
         Ok(self.after_coalescing(state, goes_on && !is_new))
     }
@@ -303,10 +303,10 @@ impl Endpoint {
         state.coalesces_more(self.peer.options.buffered_bytes_max) && !self.published.is_broken()
     }
 
-    /// Before something is taken in: whether it goes on with what was. Where a list begins, who sends it may be the helper,
-    /// which asks for nothing: if much is kept, the question goes in front of it.
+    /// To be called before an operation is coalesced. Whether it joins the request that is being put together. If it begins one and the server
+    /// keeps much, this acknowledges first: the helper, which may send it, does not.
     #[inline]
-    fn goes_on_coalescing(&self, state: &mut State) -> bool {
+    fn joins_coalesced(&self, state: &mut State) -> bool {
         let goes_on = state.has_coalesced();
         if !goes_on {
             state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
@@ -324,7 +324,7 @@ impl Endpoint {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             driven = self.drive_locked(&mut state, receive);
         } else if !goes_on || !state.corked {
-            driven.corks = !std::mem::replace(&mut state.corked, true);
+            driven.became_corked = !std::mem::replace(&mut state.corked, true);
         } else {
             state.release_as_published();
         }

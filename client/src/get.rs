@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// A small get of another node together with others that nobody waits for either. False: nothing was done, and the long way does
-    /// it, or finds out what is wrong. Most of many gets go this way, which moves no shapes.
+    /// it, or finds out what is wrong. Where many gets are started most take this path, which moves no `Shapes`.
     #[inline]
     fn read_together(&self, aim: Aim<'_>, (here, there): (Run, Run), target: &LenderMut<'_>) -> bool {
         let end = here.offset.checked_add(here.bytes);
@@ -264,7 +264,7 @@ impl Client {
         let place = (|| target.hold(), here);
         let Some(driven) = endpoint.coalesce_get(&aim.window.target(aim.rank), there, place) else { return false };
         self.progress.note_driven(endpoint, Some(driven));
-        if driven.corks || (driven.progress && endpoint.expects_much()) {
+        if driven.became_corked || (driven.progress && endpoint.expects_much()) {
             self.progress.hand_to_helper();
         } else if driven.progress {
             self.progress.leave_unacknowledged();

@@ -113,7 +113,7 @@ fn small_gets_that_nobody_waits_for_become_one_request_and_each_gets_its_own_byt
 }
 
 #[test]
-fn what_is_wrong_with_a_small_get_is_said_although_others_wait_that_it_could_go_with() {
+fn a_wrong_small_get_is_refused_although_others_are_corked() {
     let rank = MockWorld::new().rank(Rank(0));
     rank.server(1).lock().stand_still();
     let start = |from: Rank, there: Run, here: Run| {
@@ -125,6 +125,10 @@ fn what_is_wrong_with_a_small_get_is_said_although_others_wait_that_it_could_go_
     let run = |offset, bytes| Run { offset, bytes };
     let well = [(0, 0), (8, 24), (64, 0)].map(|(there, here)| start(THERE, run(there, 8), run(here, 8)));
     assert!(well.iter().all(|(started, _)| started.is_ok()));
+    let node = rank.client.layout().node_of(THERE);
+    let endpoint = rank.client.progress.endpoint_if_open(node).expect("it was asked");
+    assert!(endpoint.coalesces_gets(), "or the long way would find all that is wrong");
+    assert!(start(THERE, run(0, 0), run(0, 0)).0.is_ok(), "nothing is got");
     for here in [run(0, 9), run(25, 8), run(u64::MAX, 8), run(u64::MAX - 7, 8)] {
         let (wrong, _) = start(THERE, run(0, 8), here);
         assert!(matches!(wrong, Err(TransferError::LengthMismatch { .. })), "{here:?} of 32 bytes: {wrong:?}");

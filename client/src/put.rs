@@ -311,7 +311,7 @@ impl Client {
             return false;
         };
         self.progress.note_driven(endpoint, Some(driven));
-        if driven.corks {
+        if driven.became_corked {
             self.progress.hand_to_helper();
         } else if driven.progress {
             self.progress.leave_unacknowledged();
@@ -394,7 +394,7 @@ impl Client {
             match issued {
                 Ok(driven) => {
                     self.progress.note_driven(endpoint, Some(driven));
-                    if driven.corks {
+                    if driven.became_corked {
                         self.progress.hand_to_helper();
                     } else if !request.has_reply() {
                         self.progress.leave_unacknowledged();

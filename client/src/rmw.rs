@@ -129,7 +129,7 @@ impl Client {
         let word = RmwWord { offset, operand: rmw.operand };
         let driven = endpoint.coalesce_rmw(&aim.window.target(aim.rank), updates, word, part)?;
         self.progress.note_driven(endpoint, Some(driven));
-        Ok(driven.corks || driven.progress)
+        Ok(driven.became_corked || driven.progress)
     }
 }
 

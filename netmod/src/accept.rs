@@ -173,7 +173,7 @@ impl Acceptor {
     }
 
     /// How far the handshake has come: more after each of its messages.
-    pub(crate) fn phase(&self) -> u8 {
+    pub(crate) fn steps_taken(&self) -> u8 {
         match self.phase {
             Phase::Hello(_) => 0,
             Phase::Challenge(..) => 1,

@@ -1,4 +1,8 @@
-//! The whole suite that every netmod has to pass.
+//! The suite that every netmod has to pass.
+//!
+//! It is part of the library, so that a netmod of another crate can call it from its tests. It relies on what the
+//! traits promise and on nothing else: it sleeps on descriptors where there are some, and tries again where there
+//! are none. A netmod that loses bytes silently may hang it. A netmod object is tested once: it may remember the ports of an earlier run.
 
 use crate::traits::Netmod;
 use crate::{direct_conformance, link_conformance};

@@ -43,8 +43,8 @@ pub(crate) fn memory(netmod: &dyn Netmod) {
         updates_of_a_word_are_done_once_and_tell_the_value_before,
         a_broken_link_leaves_word_of_each_transfer,
     ];
-    // All listen to the end: a port that is given to two of them would bring the second what is remembered of the first, the keys of
-    // its memory and the ends of its transfers.
+    // Every listener stays open until the last step: if one were given the port of an earlier one, the netmod would still remember that
+    // address's keys and ends of transfers.
     let mut listeners = steps.map(|_| listen(netmod));
     for (step, listener) in steps.iter().zip(&mut listeners) {
         step(netmod, &mut **listener);

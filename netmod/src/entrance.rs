@@ -103,7 +103,7 @@ struct Waiting {
     /// Since when it lets us wait for its next word.
     since_ms: u64,
     /// How far it had come then.
-    phase: u8,
+    steps_taken: u8,
     /// It only waits for us, or has been welcomed.
     is_proven: bool,
     /// What the poller looks for.
@@ -290,9 +290,9 @@ impl Entrance {
         }
         let deadline_ms = now_ms + self.options.handshake_timeout_ms;
         let acceptor = Acceptor::new(link, &self.options.admission, nonce, deadline_ms);
-        let phase = acceptor.phase();
+        let steps_taken = acceptor.steps_taken();
         let watched = Interest::READABLE;
-        entry.insert(Waiting { acceptor, since_ms: now_ms, phase, is_proven: false, watched });
+        entry.insert(Waiting { acceptor, since_ms: now_ms, steps_taken, is_proven: false, watched });
         self.order.insert((now_ms, number));
         self.look(number, now_ms);
     }
@@ -307,11 +307,11 @@ impl Entrance {
         {
             waiting.watched = interest;
         }
-        let phase = waiting.acceptor.phase();
-        if phase == waiting.phase {
+        let steps_taken = waiting.acceptor.steps_taken();
+        if steps_taken == waiting.steps_taken {
             return false;
         }
-        waiting.phase = phase;
+        waiting.steps_taken = steps_taken;
         if !waiting.is_proven {
             self.order.remove(&(waiting.since_ms, number));
             waiting.since_ms = now_ms;

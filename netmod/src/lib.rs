@@ -1,4 +1,4 @@
-//! How longarm nodes reach each other: one trait, one folder a network, one suite that every network passes.
+//! How longarm nodes reach each other: three traits, one folder a network, one suite that every network passes.
 //!
 //! ```text
 //!  origin                                               target

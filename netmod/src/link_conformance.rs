@@ -1,8 +1,4 @@
 //! The part of the suite that is about links: what every netmod has to pass, whatever lies under it.
-//!
-//! It is part of the library, so that a netmod of another crate can call it from its tests. It relies on what the
-//! traits promise and on nothing else: it sleeps on descriptors where there are some, and tries again where there
-//! are none. A netmod that loses bytes silently may hang it.
 
 use std::os::fd::BorrowedFd;
 use std::thread;

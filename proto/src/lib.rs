@@ -15,7 +15,7 @@
 //! - [`initiator`], [`responder`]: the two ends of a conversation.
 //! - [`handshake`]: how both ends prove that they know the job's secret before the first frame.
 //! - [`rdma`]: what nodes with RDMA devices agree on.
-//! - [`mutex_queue`]: the queue of a mutex, as the server keeps it. [`deaths`]: which ranks may be inherited from.
+//! - [`mutex_queue`]: the word of a mutex, and its queue as the server keeps it. [`deaths`]: which ranks may be inherited from.
 //! - [`mail`]: what a message between ranks looks like.
 //! - [`trunk`]: how servers carry the streams of many ranks over one connection. [`credit`]: how much of a stream may be under way.
 #![forbid(unsafe_code)]

@@ -12,7 +12,7 @@ use crate::error::{
 ///
 /// A variant holds the error of the call as it was: its text is that of this one, and what it has as its source is this
 /// one's. `main` may return it too; [`Debug`](fmt::Debug), which is what is shown then, reads as
-/// [`Display`](fmt::Display).
+/// [`Display`](fmt::Display), and of an [`AskError`] tells what was answered as well.
 ///
 /// ```
 /// use longarm::error::TransferError;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_question_was_answered_with_can_be_read() {
+    fn the_debug_of_an_error_of_a_question_shows_what_the_target_answered() {
         let answered = || AskError::Answered("no such cell");
         assert_eq!(format!("{:?}", answered()), "the question was answered with an error: \"no such cell\"");
         assert_eq!(format!("{:?}", Error::from(answered())), format!("{:?}", answered()));

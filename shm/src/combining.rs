@@ -69,7 +69,7 @@ pub trait Board {
 /// More seats than a node has: a list that is none ends here.
 const FOLLOWED_MAX: usize = u16::MAX as usize;
 
-/// Stages of a seat.
+/// Phases of a seat.
 const WAITING: u32 = 1;
 const COMBINES: u32 = 2;
 const ANSWERED: u32 = 3;

@@ -46,7 +46,7 @@ impl Fact {
     pub(super) const MUCH_TO_SEND: Fact = Fact(1 << 11);
     /// What is next to be sent has to wait for the data of a get.
     pub(super) const HELD_BACK: Fact = Fact(1 << 12);
-    /// What waits to be sent waits for company: requests of any kind, those that are not made yet included.
+    /// What waits to be sent is corked: requests of any kind, those that are not made yet included.
     pub(super) const CORKED: Fact = Fact(1 << 13);
     /// A small write, or get, that nobody waits for would wait for others.
     pub(super) const COALESCES_WRITES: Fact = Fact(1 << 14);

@@ -75,6 +75,6 @@ pub(crate) struct Driven {
     pub(crate) progress: bool,
     /// Some completion may have become complete: sleepers have to look.
     pub(crate) completed: bool,
-    /// From now on requests wait for company: the helper has to send them if nobody else does.
-    pub(crate) corks: bool,
+    /// Requests have just been corked: the helper sends them if nobody else does.
+    pub(crate) became_corked: bool,
 }

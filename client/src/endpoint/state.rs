@@ -57,7 +57,7 @@ pub(super) struct State {
     last_rmw: RequestId,
     /// Something was issued that no reply has confirmed.
     pub(super) unconfirmed: bool,
-    /// What waits to be sent waits for company.
+    /// What waits to be sent is corked: it waits to be sent with others.
     pub(super) corked: bool,
     /// The last request was one that nobody waits for yet: there may be several.
     pub(super) several: bool,

@@ -214,7 +214,7 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
         let bytes = [7; 8];
         let payload = Payload::Copied(Region::from_slice(&bytes), Cursor::new(Shape::contiguous(0, 8)));
         let issued = endpoint.issue(&request, None, payload, sending);
-        issued.unwrap_or_else(|_| panic!("there is room")).corks
+        issued.unwrap_or_else(|_| panic!("there is room")).became_corked
     };
     assert!(!put(Sending::Soon), "nothing else is under way");
     assert!(endpoint.confirming().is_some(), "a quiet behind it has only to wait");
@@ -266,7 +266,7 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
     assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (2, 1));
     assert_eq!(endpoint.confirming(), Some(2));
-    let told = (0..100).filter(|number| coalesce(16 * number).is_some_and(|driven| driven.corks)).count();
+    let told = (0..100).filter(|number| coalesce(16 * number).is_some_and(|driven| driven.became_corked)).count();
     assert_eq!(told, 1, "the helper is told once");
     assert!(endpoint.is_busy() && endpoint.wants_write() && endpoint.is_corked() && endpoint.is_unconfirmed());
     assert!(endpoint.is_unacknowledged() && !endpoint.is_held_back());
@@ -278,7 +278,7 @@ fn small_puts_become_one_request_before_anything_else_is_asked() {
     assert!(!endpoint.is_corked() && !endpoint.wants_write());
     assert!(coalesce(8).is_none(), "behind what somebody waits for it may be the only one");
     assert!(endpoint.issue(&request, None, payload(), Sending::Soon).is_ok());
-    assert!(coalesce(8).is_some_and(|driven| driven.corks));
+    assert!(coalesce(8).is_some_and(|driven| driven.became_corked));
     endpoint.drive();
     assert_eq!((endpoint.state.lock().initiator.last().0, sends.load(Ordering::Relaxed)), (6, 4));
     // Many are sent although nobody waits.
@@ -366,7 +366,7 @@ fn a_get_that_is_alone_goes_out_at_once_although_an_acknowledgement_is_due() {
             let place = lent.target(OriginBytesMut::from(&mut here[..]));
             let token = Token::Data { target: place.hold(), cursor: Cursor::new(Shape::contiguous(0, BYTES)) };
             let issued = endpoint.issue(&request, Some(token), Payload::None, Sending::Soon);
-            assert!(issued.is_ok_and(|driven| !driven.corks), "round {round}");
+            assert!(issued.is_ok_and(|driven| !driven.became_corked), "round {round}");
             assert_eq!(sends.load(Ordering::Relaxed), round);
             let completion = lent.issued();
             while round == 1 && !completion.is_complete() {

@@ -14,7 +14,7 @@ use super::watched::Watched;
 use crate::endpoint::Endpoint;
 
 /// How long requests that nobody waits for wait for others to be sent with.
-const CORKED: Duration = Duration::from_micros(50);
+const CORK_TIME: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least.
 const TEND_MS: u64 = 40;
 /// Looks in vain after which the helper sleeps for good.
@@ -23,7 +23,7 @@ const IDLE_LOOKS: u32 = 25;
 impl Progress {
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
     pub(crate) fn leave_to_helper(self: &Arc<Self>, endpoint: &Endpoint) {
-        // Of what waits for company the helper knows.
+        // Of what is corked the helper knows.
         if endpoint.is_held_back() {
             // It waits for data that comes to us, and we may take in none for long.
             self.hand_to_helper();
@@ -132,8 +132,8 @@ impl Progress {
         })
     }
 
-    /// Whether requests wait for company.
-    fn has_corked(&self) -> bool {
+    /// Whether requests are corked.
+    fn is_any_corked(&self) -> bool {
         self.open_endpoints().any(Endpoint::is_corked)
     }
 
@@ -162,12 +162,12 @@ fn run(progress: &Weak<Progress>) {
             due_ms = None;
             progress.tend();
         }
-        // A thread that waits drives what it waits for; what is coalesced for another node is sent from here.
-        let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.has_corked();
+        // A thread that waits drives what it waits for; what is corked for another node is sent from here.
+        let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.is_any_corked();
         let idle = steps_aside() || !progress.open_endpoints().any(Endpoint::needs_helper);
-        // What waits for company gets some before it is sent.
-        if !idle && progress.has_corked() {
-            std::thread::sleep(CORKED);
+        // What is corked gets company before it is sent.
+        if !idle && progress.is_any_corked() {
+            std::thread::sleep(CORK_TIME);
         }
         let due = || progress.time.now_ms() + progress.tend_ms();
         if !idle && progress.drive_busy() {

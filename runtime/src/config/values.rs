@@ -69,7 +69,7 @@ pub struct Config {
     pub verbs_on_demand: OnDemandChoice,
     /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
     pub eager_bytes: u64,
-    /// Bound on what one connection copies and keeps until it is acknowledged.
+    /// Bound on the bytes that one connection copies and keeps until the other side acknowledges them.
     pub send_ring_bytes: u64,
     /// How long a waiting thread spins before it sleeps. 0: sleep at once. See [`Config::settle_spin`].
     pub spin_us: u64,

@@ -166,7 +166,7 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_SEND_RING_BYTES",
         unit: "bytes",
-        meaning: "bound on what one connection copies and keeps until it is acknowledged",
+        meaning: "bound on the bytes that one connection copies and keeps until the other side acknowledges them",
         slot: Slot::Bytes {
             field: |config| &mut config.send_ring_bytes,
             min: SEND_RING_BYTES_MIN,

@@ -14,7 +14,7 @@ use crate::trace::Who;
 
 /// Events that the report of a failure shows.
 const SHOWN: usize = 40;
-/// Bytes of replies that are kept for one connection at most: those that were not reported, those that wait to be sent,
+/// Bytes of replies that are kept for one connection at most: those that were not acknowledged, those that wait to be sent,
 /// and one reply and its bytes on top.
 const REPLY_BYTES_MAX: usize = UNACKNOWLEDGED_REPLY_BYTES_MAX + (256 << 10) + (16 << 10) + 64;
 

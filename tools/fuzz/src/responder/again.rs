@@ -50,7 +50,8 @@ impl Peer {
                 self.resume(node, heard_bytes);
             }
             FURTHER_BACK => {
-                let back = u64::from(choices.short()).min(heard_bytes - self.stream.reported_bytes.min(heard_bytes));
+                let back =
+                    u64::from(choices.short()).min(heard_bytes - self.stream.acknowledged_bytes.min(heard_bytes));
                 self.resume(node, heard_bytes - back);
             }
             OLD_ATTEMPT => {
@@ -76,8 +77,8 @@ impl Peer {
                 assert!(matches!(reception, Call::Welcomed(_, Reception::Gone, _)), "nothing can be made of that");
                 self.leave(0);
             }
-            TOO_LITTLE if self.stream.reported_bytes > 0 => {
-                let received_bytes = u64::from(choices.short()) % self.stream.reported_bytes;
+            TOO_LITTLE if self.stream.acknowledged_bytes > 0 => {
+                let received_bytes = u64::from(choices.short()) % self.stream.acknowledged_bytes;
                 self.resume_or_end(node, received_bytes, false);
                 // The report was lost with the link, and is said again: it reports what the server has not sent again yet, which may
                 // take it for a violation.

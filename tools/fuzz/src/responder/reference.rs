@@ -192,7 +192,7 @@ pub(crate) struct Stream {
     /// The peer may have broken the protocol, depending on how much the server had sent.
     pub(crate) is_doubtful: bool,
     /// How much the peer has acknowledged, truly.
-    pub(crate) reported_bytes: u64,
+    pub(crate) acknowledged_bytes: u64,
     /// The bytes of messages for the rank that lives.
     pub(crate) mail: Vec<u8>,
     /// Bytes that are missing of messages to ranks of the node.
@@ -208,7 +208,7 @@ impl Stream {
             phase: Phase::Header,
             ending: None,
             is_doubtful: false,
-            reported_bytes: 0,
+            acknowledged_bytes: 0,
             mail: Vec::new(),
             unfinished: BTreeMap::new(),
             sums: Sums::default(),
@@ -236,7 +236,7 @@ impl Stream {
             }
             Request::Acknowledge { received_bytes } if received_bytes > heard_bytes => self.is_doubtful = true,
             Request::Acknowledge { received_bytes } => {
-                self.reported_bytes = self.reported_bytes.max(received_bytes);
+                self.acknowledged_bytes = self.acknowledged_bytes.max(received_bytes);
             }
             _ => {}
         }
