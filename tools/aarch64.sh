@@ -12,14 +12,12 @@ cd "$(dirname "$0")/.."
 
 triple=aarch64-unknown-linux-gnu
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/aarch64")
-{
-    command -v aarch64-linux-gnu-gcc >/dev/null || (apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-} && {
-    command -v qemu-aarch64-static >/dev/null || (apt_install qemu-user-static)
-} || {
+# A command, and the packages that bring it.
+have() { command -v "$1" >/dev/null || (apt_install "${@:2}"); }
+if ! have aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross || ! have qemu-aarch64-static qemu-user-static; then
     say "the compiler or the emulator cannot be had: nothing is tested" >&2
     exit 77
-}
+fi
 
 # Debian's compiler, and its library for both machines, as a command that runs it there.
 debian_rust() {

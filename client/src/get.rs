@@ -130,7 +130,7 @@ impl Client {
         {
             return Ok(());
         }
-        self.start_read((window, rank), shapes, target, Then::GoesOn)
+        self.start_read(aim, shapes, target, Then::GoesOn)
     }
 
     /// A small get of another node together with others that nobody waits for either. False: nothing was done, and the long way does
@@ -165,7 +165,8 @@ impl Client {
         let (started, completion) = lend(|lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {
                 let run = Run { offset, bytes: target.len() as u64 };
-                self.start_read((window, rank), Shapes::contiguous(run), &lent.target(target), Then::Waits)
+                let aim = Aim { operation: Operation::Get, window, rank };
+                self.start_read(aim, Shapes::contiguous(run), &lent.target(target), Then::Waits)
             });
             let completion = lent.issued();
             let awaited = Awaited::rank(Operation::Get, first);
@@ -180,12 +181,11 @@ impl Client {
 
     fn start_read(
         &self,
-        (window, rank): (&ClientWindow, Rank),
+        aim: Aim<'_>,
         shapes: Shapes,
         target: &LenderMut<'_>,
         then: Then,
     ) -> Result<(), TransferError> {
-        let aim = Aim { operation: Operation::Get, window, rank };
         let origin_bytes = target.region().len() as u64;
         let path = self.path(aim, &Moving { moves: Moves::Get, shapes: &shapes, origin_bytes, then })?;
         self.begin_read(path, aim, shapes, target, then)

@@ -205,7 +205,8 @@ struct Reaching {
 
 /// Publishes the memory of [`PART`] and connects who is to reach it. `None`: the link reaches no memory.
 fn reaching(
-    (netmod, listener): (&dyn Netmod, &mut dyn Listener),
+    netmod: &dyn Netmod,
+    listener: &mut dyn Listener,
     window: RegionMut<'static>,
     wish: Wish,
 ) -> Option<Reaching> {
@@ -217,7 +218,7 @@ fn reaching(
 
 fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, WINDOW_BYTES);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     let mut expected = vec![0; WINDOW_BYTES];
     let mut ticket = 10;
@@ -253,7 +254,7 @@ fn puts_and_gets_move_their_bytes_and_no_others(netmod: &dyn Netmod, listener: &
 
 fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     let pieces: Vec<Run> = [(700, 100), (0, 300), (350, 1)].map(|(offset, bytes)| Run { offset, bytes }).into();
     let (mine, run) = (leaked(0, 1000), Run { offset: 10, bytes: 401 });
@@ -278,7 +279,7 @@ fn memory_in_pieces_is_moved_in_their_order(netmod: &dyn Netmod, listener: &mut 
 fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const PUTS: u64 = 5;
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutCopied(64)) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::PutCopied(64)) else { return };
     let pair = &mut reaching.pair;
     for round in 0..3 {
         let access = pair.caller.direct().expect("it reaches memory");
@@ -300,7 +301,7 @@ fn what_is_kept_back_goes_out_with_its_batch(netmod: &dyn Netmod, listener: &mut
 
 fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::Get) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::Get) else { return };
     let pair = &mut reaching.pair;
     for round in 1..=40_u8 {
         window.copy_from_slice(&[round; 4096]);
@@ -327,7 +328,7 @@ fn a_get_that_is_looked_for_is_done_or_goes_on_as_another(netmod: &dyn Netmod, l
 fn who_is_told_that_all_is_over_finds_every_end(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const TRANSFERS: u64 = 6;
     let window = leaked(0, 4096);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     for round in 0..20 {
         let tickets = TRANSFERS * round..TRANSFERS * (round + 1);
@@ -357,7 +358,7 @@ fn access_of(pair: &mut Pair) -> &mut dyn DirectAccess {
 
 fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, WINDOW_BYTES);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::PutLent) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::PutLent) else { return };
     let pair = &mut reaching.pair;
     for round in 1..40_u8 {
         let ticket = u64::from(round) * 2;
@@ -386,7 +387,7 @@ fn what_is_begun_behind_a_put_comes_after_it(netmod: &dyn Netmod, listener: &mut
 
 fn only_what_is_published_is_reached_and_only_with_its_key(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     let window = leaked(0, 4096);
-    let reached = reaching((netmod, listener), window, Wish::PutLent);
+    let reached = reaching(netmod, listener, window, Wish::PutLent);
     let Some(Reaching { published, pair: mut first }) = reached else { return };
     let others = [
         WindowRef { key: AccessKey(0x4321), ..PART },
@@ -417,7 +418,7 @@ fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod
     }
     let all = leaked(0, 4096 + 8);
     let window = all.slice(all.as_ptr().addr().wrapping_neg() % 8, 4096);
-    let Some(mut reaching) = reaching((netmod, listener), window, Wish::Rmw) else { return };
+    let Some(mut reaching) = reaching(netmod, listener, window, Wish::Rmw) else { return };
     let pair = &mut reaching.pair;
     let word = || u64::from_ne_bytes(*bytes_of(window.slice(8, 8)).first_chunk().expect("eight bytes"));
     for round in 0..20 {
@@ -436,7 +437,7 @@ fn updates_of_a_word_are_done_once_and_tell_the_value_before(netmod: &dyn Netmod
 fn a_broken_link_leaves_word_of_each_transfer(netmod: &dyn Netmod, listener: &mut dyn Listener) {
     const PUTS: u64 = 12;
     let window = leaked(0, 4096);
-    let reached = reaching((netmod, listener), window, Wish::PutLent);
+    let reached = reaching(netmod, listener, window, Wish::PutLent);
     let Some(Reaching { published: _published, pair: mut first }) = reached else { return };
     let run = |ticket: u64| Run { offset: ticket * 8, bytes: 8 };
     for ticket in 0..PUTS {

@@ -939,9 +939,9 @@ fn an_initiator_that_acknowledges_nothing_is_stopped_before_it_fills_the_memory(
     });
 }
 
-/// A get is over here when its origin has reported it, which may be after the window is freed: only then the next window has the memory.
+/// A get is over here when its origin has acknowledged it, which may be after the window is freed: only then the next window has the memory.
 #[test]
-fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_reported() {
+fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_acknowledged() {
     const BYTES: u64 = 2 * EAGER_BYTES_MAX;
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
         let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
@@ -1021,7 +1021,7 @@ fn a_rank_that_waits_for_mutexes_without_end_is_hung_up_on_and_nobody_else() {
 }
 
 #[test]
-fn a_rank_that_reports_no_large_get_is_hung_up_on_before_much_is_kept_for_it() {
+fn a_rank_that_acknowledges_no_large_get_is_hung_up_on_before_much_is_kept_for_it() {
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside: &Outside| {
         let mut friend = outside.peer(5);
         let mut broken = outside.peer(4);

@@ -89,7 +89,7 @@ impl Acknowledgements {
     }
 
     /// An acknowledgement of all that was received is sent.
-    pub(super) fn acknowledged(&mut self, received_bytes: u64) {
+    pub(super) fn note_acknowledgement(&mut self, received_bytes: u64) {
         self.due += 1;
         self.streamed_bytes = 0;
         self.acknowledged_bytes = received_bytes;
@@ -146,7 +146,7 @@ mod tests {
                 }
             }
             if acknowledgements.is_due(received_bytes) {
-                acknowledgements.acknowledged(received_bytes);
+                acknowledgements.note_acknowledgement(received_bytes);
                 kept = acknowledgements.asked - acknowledgements.received;
             }
             acknowledgements.asked(&get(1000));

@@ -298,7 +298,7 @@ impl State {
 
     fn acknowledge_next(&mut self) {
         let received_bytes = self.incoming.received_bytes();
-        self.acknowledgements.acknowledged(received_bytes);
+        self.acknowledgements.note_acknowledgement(received_bytes);
         let request = Request::Acknowledge { received_bytes };
         self.acknowledgements.asked(&request);
         self.scratch.clear();

@@ -184,7 +184,7 @@ impl Pace {
     /// The length of the next sleep, which grows from one to the next: many sleepers that wake in vain leave no processor to whoever is to
     /// answer them.
     pub(crate) fn nap(&mut self) -> Duration {
-        self.next_nap(NAP_GROWTH).min(NAP_MAX)
+        self.next_nap(NAP, NAP_GROWTH).min(NAP_MAX)
     }
 
     /// The same at sockets, at most as long as nobody may look at connections. Where threads outnumber processors an answer takes a while,
@@ -193,19 +193,17 @@ impl Pace {
         if self.sleeps_at_once() {
             self.naps = self.naps.max(NAP_STEPS_SKIPPED);
         }
-        self.next_nap(SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
+        self.next_nap(NAP, SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
     }
 
     /// The same while a server is being called, of which nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
     /// call at once, those that wait leave the processors to the servers that they call.
     pub(crate) fn call_nap(&mut self, unseen_max: Duration) -> Duration {
-        let nap = CALL_NAP * NAP_GROWTH.pow(self.naps);
-        self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
-        nap.min(unseen_max)
+        self.next_nap(CALL_NAP, NAP_GROWTH).min(unseen_max)
     }
 
-    fn next_nap(&mut self, growth: u32) -> Duration {
-        let nap = NAP * growth.pow(self.naps);
+    fn next_nap(&mut self, first: Duration, growth: u32) -> Duration {
+        let nap = first * growth.pow(self.naps);
         self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
         nap
     }

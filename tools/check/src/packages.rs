@@ -41,7 +41,7 @@ pub fn packages(files: &[(String, String)]) -> Vec<Package<'_>> {
     let manifests = files.iter().filter_map(|(path, text)| Some((path.strip_suffix("/Cargo.toml")?, text.as_str())));
     let own = manifests.filter(|(_, text)| !text.lines().any(|line| line.trim() == "[workspace]"));
     own.filter_map(|(folder, text)| {
-        let value = |key| section(text).find_map(|(_, found, value)| (found == key).then_some(value));
+        let value = |key| section(text, "[package]").find_map(|(_, found, value)| (found == key).then_some(value));
         let name = value("name")?.trim_matches('"');
         let is_published = value("publish") != Some("false");
         let has_tests = value("exclude").is_none_or(|excluded| !excluded.contains("\"/tests/\""));
@@ -58,7 +58,8 @@ pub fn check_packages(tree: &impl Tree, packages: &[Package<'_>]) -> Vec<Finding
 fn faults(tree: &impl Tree, packages: &[Package<'_>], package: &Package<'_>) -> Vec<Finding> {
     let path = format!("{}/Cargo.toml", package.folder);
     let finding = |line, what| Finding { rule: Rule::Packages, path: path.clone(), line, what };
-    let says = |key: &str| section(package.text).any(|(_, found, _)| found.trim_end_matches(".workspace") == key);
+    let says =
+        |key: &str| section(package.text, "[package]").any(|(_, found, _)| found.trim_end_matches(".workspace") == key);
     let missing = KEYS.iter().filter(|key| !says(key));
     let mut findings: Vec<Finding> = missing
         .map(|key| finding(0, format!("a crate that is published says its {key}, or publish = false")))
@@ -79,9 +80,9 @@ fn faults(tree: &impl Tree, packages: &[Package<'_>], package: &Package<'_>) -> 
 
 /// Whether the published pages would lack what is only there with a feature.
 fn hides_features(text: &str) -> bool {
-    let has_section = |name: &str| text.lines().any(|line| line.trim() == name);
-    let shows_all = text.split("[package.metadata.docs.rs]\n").nth(1);
-    has_section("[features]") && shows_all.and_then(|rest| rest.lines().next()) != Some("all-features = true")
+    let shows_all =
+        section(text, "[package.metadata.docs.rs]").any(|(_, key, value)| (key, value) == ("all-features", "true"));
+    section(text, "[features]").next().is_some() && !shows_all
 }
 
 /// Where a file of a published crate names one outside of the crate's folder.
@@ -115,14 +116,14 @@ pub fn check_files_named(source: &Source, packages: &[Package<'_>]) -> Vec<Findi
     findings
 }
 
-/// The lines `key = value` of the section `package`, with their numbers.
-fn section(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
-    let mut is_package = false;
+/// The lines `key = value` of a section, with their numbers.
+fn section<'a>(text: &'a str, name: &str) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
+    let mut is_inside = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
         if line.starts_with('[') {
-            is_package = line.trim() == "[package]";
+            is_inside = line.trim() == name;
         }
-        let (key, value) = line.split_once('=').filter(|_| is_package)?;
+        let (key, value) = line.split_once('=').filter(|_| is_inside)?;
         Some((number, key.trim(), value.trim()))
     })
 }
