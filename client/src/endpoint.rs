@@ -39,6 +39,7 @@ use crate::completion::{CompletionPart, Outcome};
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::progress::dialing::Dial;
+use crate::progress::occupied::Occupied;
 use crate::progress::time::Time;
 use coalesced::COALESCED_BYTES_MAX;
 pub(crate) use coalesced::{COALESCED_RUN_BYTES_MAX, Updates, Writes};
@@ -60,17 +61,18 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// To the server of a node, which is called when it is first driven.
-    pub fn new(
+    /// To the server of a node, which is called when it is first driven. `occupied` has the node whenever there is something to do.
+    pub(crate) fn new(
         node: NodeId,
         host: Rank,
         dial: Arc<dyn Dial>,
         time: Arc<dyn Time>,
         options: EndpointOptions,
+        occupied: Arc<Occupied>,
     ) -> Endpoint {
         Endpoint {
             state: Mutex::new(State::new(options.costs)),
-            published: Published::new(options.buffered_bytes_max),
+            published: Published::new(node, occupied, options.buffered_bytes_max),
             peer: Peer { node, host, dial, time, options },
             outbox: Mutex::new(()),
         }
@@ -101,7 +103,7 @@ impl Endpoint {
         self.published.broken.get()
     }
 
-    /// What to sleep on; `None` if the link has none, or if there is no link.
+    /// What to sleep on; `None` if the link has none, or the call that is to become one, or if there is neither.
     pub(crate) fn descriptor(&self) -> Option<Arc<OwnedFd>> {
         self.published.descriptor()
     }
@@ -338,13 +340,10 @@ impl Endpoint {
     }
 
     /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there
-    /// already. Where another thread drives, that one sees to it before it sleeps.
-    pub(crate) fn prepare_sleep(&self) -> (Interest, bool) {
-        let wanted = Interest { readable: true, writable: self.wants_write() };
-        let Some(mut state) = self.try_lock() else { return (wanted, false) };
-        let Some(link) = state.connection.link() else { return (wanted, false) };
-        let ready = link.arm();
-        (link.awaits(wanted), ready)
+    /// already. `None`: another thread drives, and would find what the descriptor announces.
+    pub(crate) fn prepare_sleep(&self) -> Option<(Interest, bool)> {
+        let mut state = self.try_lock()?;
+        Some(state.connection.prepare_sleep(Interest { readable: true, writable: self.wants_write() }))
     }
 
     /// Sends what the link takes now. `None`: another thread drives.

@@ -213,7 +213,8 @@ impl Client {
             }
             self.progress.endpoints.open(node, || {
                 let (dial, time) = (Arc::clone(&self.progress.dial), Arc::clone(&self.progress.time));
-                Endpoint::new(node, host, dial, time, self.progress.endpoint_options)
+                let occupied = Arc::clone(&self.progress.occupied);
+                Endpoint::new(node, host, dial, time, self.progress.endpoint_options, occupied)
             })
         };
         // A death that was noted before the lock was taken has given up all but this one, which would be called for as long as

@@ -7,6 +7,7 @@ pub(crate) mod dialing;
 mod driving;
 mod endpoints;
 pub(crate) mod helper;
+pub(crate) mod occupied;
 pub(crate) mod opened;
 pub(crate) mod pace;
 pub(crate) mod processors;
@@ -29,6 +30,7 @@ use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
+use occupied::Occupied;
 use opened::Opened;
 use processors::Apart;
 use sleepers::Sleepers;
@@ -39,6 +41,8 @@ use waits::Waits;
 pub(crate) struct Progress {
     pub(crate) local: Arc<Local>,
     pub(crate) endpoints: Opened,
+    /// Those of them that have something to do.
+    pub(crate) occupied: Arc<Occupied>,
     pub(crate) dialing: Mutex<()>,
     pub(crate) closed: AtomicBool,
     /// Why no other node can be reached any more.

@@ -5,7 +5,8 @@
 //!
 //! 1. the rank sends [`FromRank::Join`], the launcher answers with [`ToRank::Start`];
 //! 2. the leader of each node sends [`FromRank::Publish`] with its node's [`NodeCard`];
-//!    a rank that needs a card asks with [`FromRank::Fetch`] and gets [`ToRank::Card`] once it is known; each card comes once;
+//!    a rank that needs a card asks with [`FromRank::Fetch`], perhaps for those of the nodes behind it too, and gets
+//!    [`ToRank::Cards`] once they are known; each card comes once;
 //! 3. when a rank dies, every other gets [`ToRank::Died`], also for those that the launcher ends with it because it hosts
 //!    the server of their node;
 //! 4. a rank that can reach a node no more, for good, says so ([`FromRank::CannotReach`]), and the ranks of that node are told
@@ -30,7 +31,9 @@ use crate::node_of_rank::NodeOfRank;
 /// Names the environment variable with the number of the descriptor to the launcher.
 pub const CONTROL_FD_VARIABLE: &str = "LONGARM_CONTROL_FD";
 /// Version of these messages. Both sides have to agree.
-pub const CONTROL_VERSION: u32 = 7;
+pub const CONTROL_VERSION: u32 = 8;
+/// How many cards one question may ask for: what is beyond that is not answered.
+pub const CARDS_MAX: u32 = 64;
 
 /// A line from a rank to the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,10 +50,12 @@ pub enum FromRank {
         /// The card of the sender's node.
         card: NodeCard,
     },
-    /// Asks for the card of a node; answered by [`ToRank::Card`] as soon as it is known.
+    /// Asks for the cards of nodes; answered by [`ToRank::Cards`] as soon as they are known, for those that are known together.
     Fetch {
-        /// The node asked for.
+        /// The first node asked for.
         node: u32,
+        /// How many nodes from there on, the first behind the last: 1 to [`CARDS_MAX`].
+        nodes: u32,
     },
     /// The rank saw a failure that ends the job from its point of view (for instance a panic).
     Abort {
@@ -92,9 +97,9 @@ pub enum ToRank {
     /// Answer to [`FromRank::Join`].
     Start(Box<Start>),
     /// Answer to [`FromRank::Fetch`].
-    Card {
-        /// The card asked for.
-        card: NodeCard,
+    Cards {
+        /// Of those that were asked for.
+        cards: Vec<NodeCard>,
     },
     /// A rank died: it exited without finalizing, or was killed.
     Died {

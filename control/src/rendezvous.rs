@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::messages::{CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
+use crate::messages::{CARDS_MAX, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
 use crate::node_of_rank::NodeOfRank;
 use crate::plan::Plan;
@@ -376,7 +376,7 @@ impl Rendezvous {
             (FromRank::Orphaned, _) if self.ranks[rank as usize].said_goodbye => Ok(None),
             (FromRank::Orphaned, _) => Ok(Some(self.fail(rank, 1, ORPHANED.to_owned()))),
             (FromRank::Publish { card }, Phase::Joined) => self.handle_publish(rank, card).map(|()| None),
-            (FromRank::Fetch { node }, Phase::Joined) => self.handle_fetch(rank, node).map(|()| None),
+            (FromRank::Fetch { node, nodes }, Phase::Joined) => self.handle_fetch(rank, node, nodes).map(|()| None),
             (FromRank::CannotReach { node, how }, Phase::Joined) => self.handle_cut(rank, node, &how).map(|()| None),
             (FromRank::Waits { inquiry, waits }, Phase::Joined | Phase::Left) => {
                 self.waits.push_back((rank, inquiry, said::waits(waits)));
@@ -445,19 +445,28 @@ impl Rendezvous {
             return Err(Violation::LongCard { node });
         }
         for waiting in std::mem::take(&mut self.waiting[node as usize]) {
-            self.messages.push_back((waiting, ToRank::Card { card: card.clone() }));
+            self.messages.push_back((waiting, ToRank::Cards { cards: vec![card.clone()] }));
         }
         self.cards[node as usize] = Some(card);
         Ok(())
     }
 
-    fn handle_fetch(&mut self, rank: u32, node: u32) -> Result<(), Violation> {
-        match self.cards.get(node as usize) {
-            None => return Err(Violation::NoSuchNode { node, nodes: self.plan.nodes }),
-            // Threads of a rank may ask for the same; the answer is for all of them, and does not come a second time.
-            Some(_) if !self.ranks[rank as usize].fetched.insert(node) => {}
-            Some(Some(card)) => self.messages.push_back((rank, ToRank::Card { card: card.clone() })),
-            Some(None) => self.waiting[node as usize].push(rank),
+    fn handle_fetch(&mut self, rank: u32, first: u32, nodes: u32) -> Result<(), Violation> {
+        let all = self.plan.nodes;
+        if first >= all {
+            return Err(Violation::NoSuchNode { node: first, nodes: all });
+        }
+        let mut cards = Vec::new();
+        for node in (0..nodes.min(all).min(CARDS_MAX)).map(|next| (first + next) % all) {
+            match &self.cards[node as usize] {
+                // Threads of a rank may ask for the same; the answer is for all of them, and does not come a second time.
+                _ if !self.ranks[rank as usize].fetched.insert(node) => {}
+                Some(card) => cards.push(card.clone()),
+                None => self.waiting[node as usize].push(rank),
+            }
+        }
+        if !cards.is_empty() {
+            self.messages.push_back((rank, ToRank::Cards { cards }));
         }
         Ok(())
     }
@@ -654,27 +663,45 @@ mod tests {
     fn a_card_asked_for_early_comes_once_it_is_published() {
         let mut pair = Pair::new(4, 2);
         pair.join_all();
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None);
         assert_eq!(pair.drain(), []);
         assert_eq!(pair.say(2, &FromRank::Publish { card: card(1) }), None);
-        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
-        assert_eq!(pair.say(3, &FromRank::Fetch { node: 1 }), None);
-        assert_eq!(pair.drain(), [(3, ToRank::Card { card: card(1) })]);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
+        assert_eq!(pair.say(3, &FromRank::Fetch { node: 1, nodes: 1 }), None);
+        assert_eq!(pair.drain(), [(3, ToRank::Cards { cards: vec![card(1)] })]);
+    }
+
+    #[test]
+    fn cards_of_many_nodes_come_together_and_those_that_are_not_known_yet_later() {
+        let mut pair = Pair::new(4, 4);
+        pair.join_all();
+        for node in [0, 2, 3] {
+            assert_eq!(pair.say(node, &FromRank::Publish { card: card(node) }), None);
+        }
+        // From the third one on, the first behind the last, and as many as there are at most.
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 2, nodes: 2 }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(2), card(3)] })]);
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 3, nodes: u32::MAX }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(0)] })]);
+        assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 0, nodes: 0 }), None);
+        assert_eq!(pair.drain(), [], "who asks for none is told of none");
     }
 
     #[test]
     fn a_card_is_told_once_in_each_world_however_often_it_is_asked_for() {
         let mut pair = Pair::new(2, 2);
         pair.join_all();
-        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None));
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None));
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
-        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None));
-        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None));
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
         (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
         pair.join_all();
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1 }), None);
-        assert_eq!(pair.drain(), [(0, ToRank::Card { card: card(1) })]);
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
     }
 
     #[test]
@@ -732,12 +759,12 @@ mod tests {
         let messages = pair.drain();
         let [(1, ToRank::Start(start))] = &messages[..] else { panic!("{messages:?}") };
         assert_eq!(start.job, 6);
-        assert_eq!(pair.say(1, &FromRank::Fetch { node: 0 }), None);
+        assert_eq!(pair.say(1, &FromRank::Fetch { node: 0, nodes: 1 }), None);
         assert_eq!(pair.drain(), [], "the card of the first world is no more");
         assert_eq!(pair.join(0), None);
         assert_eq!(pair.say(0, &FromRank::Publish { card: card(0) }), None);
         let messages = pair.drain();
-        assert!(matches!(&messages[..], [(0, ToRank::Start(start)), (1, ToRank::Card { .. })] if start.job == 6));
+        assert!(matches!(&messages[..], [(0, ToRank::Start(start)), (1, ToRank::Cards { .. })] if start.job == 6));
         pair.leave(1);
         assert_eq!(pair.drain(), []);
         pair.leave(0);
@@ -1004,7 +1031,7 @@ mod tests {
         assert!(pair.leave(0).is_some());
         pair.join(0);
         assert!(pair.join(0).is_some());
-        assert!(pair.say(0, &FromRank::Fetch { node: 1 }).is_some());
+        assert!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }).is_some());
     }
 
     #[test]

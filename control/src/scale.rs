@@ -125,7 +125,7 @@ impl Job {
         for (rank, node) in (0..size).zip(nodes) {
             let message = match std::mem::replace(&mut led[node as usize], true) {
                 false => FromRank::Publish { card: self.cards[node as usize].clone() },
-                true => FromRank::Fetch { node },
+                true => FromRank::Fetch { node, nodes: 1 },
             };
             simulation.say(rank, &message);
         }
@@ -277,7 +277,7 @@ impl Simulation {
 pub fn is_of_start(line: &[u8], node: u32) -> bool {
     match serde_json::from_slice::<ToRank>(line) {
         Ok(ToRank::Start(_)) => true,
-        Ok(ToRank::Card { card }) => card.node == node,
+        Ok(ToRank::Cards { cards }) => cards.iter().any(|card| card.node == node),
         Ok(_) => false,
         Err(_) => serde_json::from_slice::<Met>(line).is_ok(),
     }

@@ -159,6 +159,14 @@ impl Call {
         }
     }
 
+    /// Sees to it that the descriptor announces what comes. Whether something is there already.
+    pub fn arm(&mut self) -> bool {
+        self.attempts.iter_mut().fold(false, |ready, attempt| match &mut attempt.phase {
+            Phase::Calling(caller) => caller.arm() || ready,
+            Phase::Waiting | Phase::Failed(_) => ready,
+        })
+    }
+
     /// What [`Call::poll`] waits for.
     pub fn interest(&self) -> Interest {
         match (&self.poller, self.calling().next()) {

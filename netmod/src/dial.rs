@@ -167,6 +167,11 @@ impl Caller {
         self.link.as_ref().and_then(|link| link.descriptor())
     }
 
+    /// Sees to it that the descriptor announces what comes. Whether something is there already.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.link.as_mut().is_some_and(|link| link.arm())
+    }
+
     /// What [`Caller::poll`] waits for.
     pub fn interest(&self) -> Interest {
         let wanted = match self.phase {

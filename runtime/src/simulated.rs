@@ -20,7 +20,7 @@ use longarm_netmod::Netmod;
 use longarm_proto::Secret;
 
 pub use crate::bootstrap::raise_descriptor_limit;
-use crate::bootstrap::{Node, OnDeath, OnInquiry, OnLoss, Rendezvous};
+use crate::bootstrap::{Node, OnCard, OnDeath, OnInquiry, OnLoss, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
 pub use crate::stage::{HearDeath, RankEnds, Stage, enter, leave};
@@ -67,6 +67,8 @@ impl Rendezvous for Launcher {
     fn ask_card(&self, _: u32) -> Result<Option<NodeCard>, InitError> {
         Err(InitError::LauncherGarbled)
     }
+
+    fn watch_cards(&self, _: OnCard) {} // None comes.
 
     fn death_of_server(&self, node: u32) -> Option<(u32, String)> {
         self.0.death_of_server(node)

@@ -223,6 +223,12 @@ fn hear(
             client.on_out_of_reach(Rank(rank), how);
         }
     }));
+    let calling = Arc::downgrade(client);
+    rendezvous.watch_cards(Arc::new(move || {
+        if let Some(client) = calling.upgrade() {
+            client.on_card();
+        }
+    }));
     let waiting = Arc::downgrade(client);
     rendezvous.answer_inquiries(Arc::new(move || {
         waiting.upgrade().map(|client| heard::waits_of(&client)).unwrap_or_default()

@@ -8,7 +8,9 @@
 //!            └── deadline over, session gone, wrong peer ──► lost for good
 //! ```
 
-use longarm_netmod::Link;
+use std::os::fd::BorrowedFd;
+
+use longarm_netmod::{Interest, Link};
 use longarm_proto::{NodeId, Rank, Reception, Session};
 
 use super::peer::EndpointOptions;
@@ -61,6 +63,26 @@ impl Connection {
         }
     }
 
+    /// What to sleep on until there is something to do: the connection, or the call on its way.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            Going::Up(link) => link.descriptor(),
+            Going::Calling { call, .. } => call.as_ref().and_then(|(dialing, _)| dialing.descriptor()),
+        }
+    }
+
+    /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there already.
+    pub(super) fn prepare_sleep(&mut self, wanted: Interest) -> (Interest, bool) {
+        match &mut self.state {
+            Going::Up(link) => {
+                let ready = link.arm();
+                (link.awaits(wanted), ready)
+            }
+            Going::Calling { call: Some((dialing, _)), .. } => dialing.prepare_sleep(),
+            Going::Calling { call: None, .. } => (wanted, false),
+        }
+    }
+
     /// Whether it was ever up.
     pub(super) fn is_known(&self) -> bool {
         self.is_known
@@ -80,6 +102,11 @@ impl Connection {
         self.reason = reason;
         // The time counts from the first call: who has nothing to say makes none.
         self.state = Going::calling(next_ms);
+    }
+
+    /// Which call there is, and whether it can be slept on: where that differs, so does the descriptor.
+    pub(super) fn slept_on(&self) -> (u32, bool) {
+        (self.attempt, self.descriptor().is_some())
     }
 
     /// Goes on with the calls. Once there is a connection: what the server makes of the session.

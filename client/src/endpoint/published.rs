@@ -6,11 +6,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
+use longarm_proto::NodeId;
 use longarm_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::state::State;
 use crate::error::LostHow;
+use crate::progress::occupied::Occupied;
 
 /// Bytes that the helper sends, not who goes on computing.
 const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
@@ -56,6 +58,9 @@ impl Fact {
     /// Transfers with no server involved are under way.
     pub(super) const TRANSFERS: Fact = Fact(1 << 17);
 
+    /// Those of which one makes that whoever waits, and the helper, have to look at the endpoint.
+    const OCCUPIED: [Fact; 4] = [Fact::UNACKNOWLEDGED, Fact::BUSY, Fact::NEEDS_HELPER, Fact::CORKED];
+
     fn when(self, holds: bool) -> u32 {
         if holds { self.0 } else { 0 }
     }
@@ -66,22 +71,28 @@ pub(super) struct Published {
     facts: AtomicU32,
     /// The number of the last request, if it asks how far the server is, which is as good as a quiet; else 0.
     confirming: AtomicU64,
-    /// The link's descriptor once more, to sleep on without the lock.
+    /// The descriptor of the link, or of the call, once more, to sleep on without the lock.
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     /// Why nothing goes through any more. It belongs here: it is said once, before those who wait are told.
     pub(super) broken: OnceLock<LostHow>,
     buffered_bytes_max: usize,
+    /// Where it stands that there is something to do towards this node.
+    occupied: Arc<Occupied>,
+    node: NodeId,
 }
 
 impl Published {
     /// Of an endpoint that was never driven: its server has to be called.
-    pub(super) fn new(buffered_bytes_max: usize) -> Published {
+    pub(super) fn new(node: NodeId, occupied: Arc<Occupied>, buffered_bytes_max: usize) -> Published {
+        occupied.enter(node);
         Published {
             facts: AtomicU32::new(Fact::BUSY.0 | Fact::NEEDS_HELPER.0),
             confirming: AtomicU64::new(0),
             descriptor: Mutex::new(None),
             broken: OnceLock::new(),
             buffered_bytes_max,
+            occupied,
+            node,
         }
     }
 
@@ -94,9 +105,13 @@ impl Published {
     /// Whether one of these facts holds.
     #[inline]
     pub(super) fn has_any(&self, facts: &[Fact]) -> bool {
-        let wanted = facts.iter().fold(0, |all, fact| all | fact.0);
         // PAIR facts: who sees them sees what was done before they were published.
-        self.facts.load(Ordering::Acquire) & wanted != 0
+        holds_any(self.facts.load(Ordering::Acquire), facts)
+    }
+
+    #[cfg(test)]
+    pub(super) fn occupied(&self) -> &Occupied {
+        &self.occupied
     }
 
     /// The number of the request whose reply will confirm everything, if it is the last one.
@@ -115,12 +130,22 @@ impl Published {
     /// By who holds the lock and is about to give it back.
     pub(super) fn publish(&self, state: &mut State) {
         if std::mem::take(&mut state.renewed) {
-            let descriptor = state.connection.link().and_then(|link| link.descriptor()?.try_clone_to_owned().ok());
+            let descriptor = state.connection.descriptor().and_then(|descriptor| descriptor.try_clone_to_owned().ok());
             *self.descriptor.lock() = descriptor.map(Arc::new);
         }
         let alive = !self.is_broken();
+        let facts = self.facts_of(state, alive);
+        // Relaxed: nobody but who holds the lock writes them.
+        let was_occupied = holds_any(self.facts.load(Ordering::Relaxed), &Fact::OCCUPIED);
+        let is_occupied = holds_any(facts, &Fact::OCCUPIED);
+        if is_occupied && !was_occupied {
+            self.occupied.enter(self.node);
+        }
         // PAIR facts.
-        self.facts.store(self.facts_of(state, alive), Ordering::Release);
+        self.facts.store(facts, Ordering::Release);
+        if was_occupied && !is_occupied {
+            self.occupied.leave(self.node);
+        }
         // After the facts: who no longer waits for the reply finds nothing to ask for.
         let confirming = state.confirming().filter(|_| alive).map_or(0, |number| number.0);
         self.confirming.store(confirming, Ordering::Release);
@@ -161,4 +186,8 @@ impl Published {
             | Fact::REACHES.when(state.reaches == Some(true))
             | Fact::TRANSFERS.when(transfers && alive)
     }
+}
+
+fn holds_any(facts: u32, wanted: &[Fact]) -> bool {
+    facts & wanted.iter().fold(0, |all, fact| all | fact.0) != 0
 }

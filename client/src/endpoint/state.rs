@@ -27,7 +27,7 @@ const LOOK_EVERY: u32 = 16;
 
 pub(super) struct State {
     pub(super) connection: Connection,
-    /// There is another link than before.
+    /// There is another link than before, or another call.
     pub(super) renewed: bool,
     pub(super) initiator: Initiator<Token>,
     pub(super) outgoing: Outgoing<Held>,
@@ -439,7 +439,9 @@ impl State {
         let received_bytes = self.incoming.received_bytes();
         let whom = (&*peer.dial, peer.node);
         let now_ms = peer.time.now_ms();
+        let slept_on = self.connection.slept_on();
         let Some(reception) = self.connection.call(whom, &peer.options, received_bytes, now_ms)? else {
+            self.renewed |= self.connection.slept_on() != slept_on;
             return Ok(false);
         };
         let has_received = match reception {

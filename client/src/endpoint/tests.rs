@@ -121,7 +121,7 @@ fn endpoint(answers: impl IntoIterator<Item = Answer>) -> Endpoint {
         costs: Costs::TYPICAL,
     };
     let server = Server(Mutex::new(answers.into_iter().collect()));
-    Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options)
+    Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options, Arc::new(Occupied::new(2)))
 }
 
 /// One whose connection is up and takes everything; how often it was sent something, and a part of a window there.
@@ -177,7 +177,17 @@ fn timed(answer: Answer) -> (Endpoint, Arc<Hands>) {
         costs: Costs::TYPICAL,
     };
     let server = Server(Mutex::new([answer].into()));
-    (Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::clone(&hands) as _, options), hands)
+    (
+        Endpoint::new(
+            NodeId(1),
+            Rank(3),
+            Arc::new(server),
+            Arc::clone(&hands) as _,
+            options,
+            Arc::new(Occupied::new(2)),
+        ),
+        hands,
+    )
 }
 
 #[test]
@@ -196,6 +206,37 @@ fn a_server_that_nobody_asks_anything_is_missed_if_somebody_waits_for_its_node()
     }
     let how = endpoint.broken().expect("it never answered").to_string();
     assert!(how.contains("nothing was heard of the server for 1000 ms"), "{how}");
+}
+
+#[test]
+fn an_endpoint_is_found_by_those_who_wait_exactly_while_it_has_something_to_do() {
+    let occupied = |endpoint: &Endpoint| {
+        let has_work = endpoint.is_busy() || endpoint.is_unacknowledged() || endpoint.is_corked();
+        let stands_there = endpoint.published.occupied().iter().eq([NodeId(1)]);
+        assert_eq!(stands_there, has_work);
+        stands_there
+    };
+    let (endpoint, _) = timed(Answer::Silent(Reception::Fresh));
+    assert!(occupied(&endpoint), "its server has to be called");
+    endpoint.drive();
+    assert!(!occupied(&endpoint));
+    let target = WindowRef { rank: Rank(3), window: WindowId(1), generation: Generation(0), key: AccessKey(2) };
+    let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
+    let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&request, None, payload, Sending::Later).is_ok());
+    assert!(occupied(&endpoint), "what was put has not arrived");
+    endpoint.give_up(LostHow::Finalized);
+    assert!(!occupied(&endpoint), "nothing goes through any more");
+}
+
+#[test]
+fn who_would_sleep_on_an_endpoint_that_another_thread_drives_is_told() {
+    let (endpoint, ..) = counted();
+    assert!(endpoint.prepare_sleep().is_some());
+    let driven = endpoint.lock();
+    assert!(endpoint.prepare_sleep().is_none());
+    drop(driven);
+    assert!(endpoint.prepare_sleep().is_some());
 }
 
 #[test]

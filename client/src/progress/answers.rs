@@ -35,6 +35,12 @@ impl Answers {
         self.due[slot_of(node)].load(Ordering::Relaxed) > 0
     }
 
+    /// Whether one is due from any node.
+    pub(crate) fn are_any_due(&self) -> bool {
+        // Relaxed: as above.
+        self.due.iter().any(|due| due.load(Ordering::Relaxed) > 0)
+    }
+
     /// One more is due from this node.
     pub(crate) fn enter(&self, node: NodeId) -> AnswerDue {
         self.due[slot_of(node)].fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,8 @@
 //! How a client calls the servers of other nodes. Calls take time and may fail; nothing here waits.
 
-use longarm_netmod::Link;
+use std::os::fd::BorrowedFd;
+
+use longarm_netmod::{Interest, Link};
 use longarm_proto::{NodeId, Reception, Session};
 
 use crate::error::LostHow;
@@ -19,6 +21,16 @@ pub trait Dial: Send + Sync {
 pub trait Dialing: Send {
     /// Goes as far as is possible now.
     fn poll(&mut self) -> DialStep;
+
+    /// What to sleep on until it can go further, if there is something: always the same once there is.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there already.
+    fn prepare_sleep(&mut self) -> (Interest, bool) {
+        (Interest::default(), false)
+    }
 
     /// What it has met so far, for who gives it up while it is pending.
     fn so_far(&self) -> Option<String> {

@@ -1,14 +1,16 @@
 //! Driving connections, and telling the threads that sleep what came of it; and what the server of this process is told meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use longarm_proto::Rank;
+use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::Ordering;
 use rustix::event::PollFlags;
 
 use super::Progress;
 use super::assist::{Assistant, Expecting};
 use super::pace::CALL_NAP;
+use super::waits::Awaited;
 use super::watched::Watched;
 use crate::endpoint::{Driven, Endpoint};
 
@@ -93,7 +95,7 @@ impl Progress {
 
     pub(crate) fn drive_busy(&self) -> bool {
         let mut progress = false;
-        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_busy()) {
+        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_busy()) {
             progress |= self.drive_endpoint(endpoint);
         }
         progress
@@ -101,23 +103,35 @@ impl Progress {
 
     /// Those endpoints that concern a sleeper, as it sees them.
     pub(crate) fn watched(&self, concerns: impl Fn(&Endpoint) -> bool) -> Vec<Watched> {
-        let watched = self.open_endpoints().filter(|endpoint| concerns(endpoint));
+        let watched = self.occupied_endpoints().filter(|endpoint| concerns(endpoint));
         watched
             .map(|endpoint| {
-                let (wanted, ready) = endpoint.prepare_sleep();
+                let prepared = endpoint.prepare_sleep();
+                let (wanted, ready) = prepared.unwrap_or_default();
                 let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
                 let mut flags = PollFlags::empty();
                 flags.set(PollFlags::IN, wanted.readable);
                 flags.set(PollFlags::OUT, wanted.writable);
-                Watched { is_up, descriptor, flags, ready }
+                Watched { is_up, is_taken: prepared.is_none(), descriptor, flags, ready }
             })
             .collect()
+    }
+
+    /// The same for a thread that can be woken by now: what wakes those that wait for a call, as a card does, may have come before, and then
+    /// the call goes on here.
+    pub(crate) fn watched_after_calls(&self, concerns: impl Fn(&Endpoint) -> bool + Copy) -> Vec<Watched> {
+        let watched = self.watched(concerns);
+        if watched.iter().all(|watched| watched.is_taken || watched.descriptor.is_some()) {
+            return watched;
+        }
+        self.drive_busy();
+        self.watched(concerns)
     }
 
     /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
     /// driving often.
     pub(crate) fn is_calling(&self) -> bool {
-        self.open_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
+        self.occupied_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
     }
 
     /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which
@@ -125,20 +139,32 @@ impl Progress {
     /// does it where time is real.
     pub(crate) fn tend(&self) -> bool {
         let mut tended = false;
-        for endpoint in self.open_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
+        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
             tended = true;
             self.note_driven(endpoint, endpoint.tend());
         }
         // Not those who have just begun to wait: thousands may wait for the same node, and their questions would keep its server busy.
         let waits = self.waits.seen_for(self.endpoint_options.silence_ms / 4, self.time.now_ms());
-        let awaited = |node| {
-            self.answers.are_due_from(node) || waits.iter().any(|awaited| awaited.concerns(node, &self.local.layout))
-        };
-        for endpoint in self.open_endpoints().filter(|endpoint| !endpoint.is_busy() && awaited(endpoint.node())) {
+        for endpoint in self.awaited_endpoints(&waits).into_iter().filter(|endpoint| !endpoint.is_busy()) {
             tended = true;
             self.note_driven(endpoint, endpoint.ask());
         }
         tended
+    }
+
+    /// The connections to nodes from which something is to come: what these waits are for, or an answer that is due.
+    pub(crate) fn awaited_endpoints(&self, waits: &[Awaited]) -> Vec<&Endpoint> {
+        let nodes: Option<BTreeSet<NodeId>> = waits.iter().map(|awaited| awaited.node(&self.local.layout)).collect();
+        match nodes {
+            Some(nodes) if !self.answers.are_any_due() => {
+                nodes.into_iter().filter_map(|node| self.endpoint_if_open(node)).collect()
+            }
+            nodes => {
+                let is_awaited = |node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+                let concerns = |node| is_awaited(node) || self.answers.are_due_from(node);
+                self.open_endpoints().filter(|endpoint| concerns(endpoint.node())).collect()
+            }
+        }
     }
 
     /// Wakes who may have to know what driving came to. True if anything moved.

@@ -14,9 +14,21 @@ impl Progress {
         self.endpoints.of(node)
     }
 
+    /// Those connections that have something to do.
+    pub(crate) fn occupied_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        // One that is just being opened is not found yet, and looked after by who opens it.
+        self.occupied.iter().filter_map(|node| self.endpoints.of(node))
+    }
+
     /// Every connection that is open.
     pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
+    }
+
+    /// A call may go on that has waited for where the node is: whoever drives it looks again.
+    pub(crate) fn on_card(&self) {
+        self.sleepers.completed();
+        self.wake_helper_if_busy();
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has

@@ -5,31 +5,36 @@ use std::array;
 use std::sync::{Arc, OnceLock};
 
 use longarm_proto::NodeId;
+use longarm_shm::sync::{AtomicU32, Ordering};
 
 use crate::endpoint::Endpoint;
 
 /// Nodes of a block.
 const BLOCK_NODES: usize = 64;
+/// The last one has room for half of all nodes that there can be.
+const SHELVES: usize = 32;
 
 type Block<T> = Box<[OnceLock<Arc<T>>; BLOCK_NODES]>;
+type Shelf<T> = Box<[OnceLock<Arc<T>>]>;
 
 /// See the module. What was opened stays.
 pub(crate) struct Opened<T = Endpoint> {
     /// By node, in blocks: those in which one was opened.
     blocks: Box<[OnceLock<Block<T>>]>,
-    /// In the order in which they were opened.
-    first: OnceLock<Box<Entry<T>>>,
-}
-
-struct Entry<T> {
-    opened: Arc<T>,
-    next: OnceLock<Box<Entry<T>>>,
+    /// In the order in which they were opened: one, two behind it, four behind those. So none ever moves, and nobody who goes through them waits.
+    shelves: [OnceLock<Shelf<T>>; SHELVES],
+    /// How many have a place there, of whom the last may not stand in it yet.
+    count: AtomicU32,
 }
 
 impl<T> Opened<T> {
     pub(crate) fn new(nodes: u32) -> Opened<T> {
         let blocks = (nodes as usize).div_ceil(BLOCK_NODES);
-        Opened { blocks: (0..blocks).map(|_| OnceLock::new()).collect(), first: OnceLock::new() }
+        Opened {
+            blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
+            shelves: array::from_fn(|_| OnceLock::new()),
+            count: AtomicU32::new(0),
+        }
     }
 
     /// That of a node, if there is one.
@@ -41,7 +46,11 @@ impl<T> Opened<T> {
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        std::iter::successors(self.first.get(), |entry| entry.next.get()).map(|entry| &*entry.opened)
+        // PAIR count: who was told of one finds it.
+        let count = self.count.load(Ordering::Acquire);
+        let shelves = count.checked_ilog2().map_or(0, |last| last as usize + 1);
+        let opened = self.shelves[..shelves].iter().filter_map(OnceLock::get).flatten();
+        opened.filter_map(|opened| opened.get().map(Arc::as_ref))
     }
 
     /// That of a node, opened now if need be. Who goes through all of them may see it before it is found by its node.
@@ -56,23 +65,12 @@ impl<T> Opened<T> {
     }
 
     fn append(&self, opened: Arc<T>) {
-        let mut entry = Box::new(Entry { opened, next: OnceLock::new() });
-        let mut end = &self.first;
-        // Walks to the end. Another thread may be first there: the client opens one connection at a time, but this does not rely on it.
-        while let Err(kept) = end.set(entry) {
-            entry = kept;
-            end = &end.get().expect("it was set by another one").next;
-        }
-    }
-}
-
-/// One after the other: they may be more than a stack has room for.
-impl<T> Drop for Opened<T> {
-    fn drop(&mut self) {
-        let mut next = self.first.take();
-        while let Some(mut entry) = next {
-            next = entry.next.take();
-        }
+        // PAIR count. Nobody else has this place.
+        let place = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        let shelf = place.ilog2();
+        let room = 1 << shelf;
+        let places = self.shelves[shelf as usize].get_or_init(|| (0..room).map(|_| OnceLock::new()).collect());
+        assert!(places[place as usize - room].set(opened).is_ok(), "a place is taken once");
     }
 }
 
@@ -115,12 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn very_many_go_without_much_stack() {
-        let many = || {
-            let opened: Opened<u32> = Opened::new(200_000);
-            (0..20_000).for_each(|node| assert_eq!(*opened.open(NodeId(10 * node), || node), node));
-        };
-        let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(many).expect("a thread");
-        thread.join().expect("its stack is enough");
+    fn very_many_are_found_in_their_order() {
+        let opened: Opened<u32> = Opened::new(200_000);
+        for count in 0..20_000 {
+            assert_eq!(*opened.open(NodeId(10 * count), || count), count);
+            if count.is_power_of_two() {
+                assert!(opened.iter().copied().eq(0..=count));
+            }
+        }
+        assert!(opened.iter().copied().eq(0..20_000));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::assist::Expecting;
+use super::watched::Watched;
 use crate::endpoint::Endpoint;
 
 /// Looks without progress before the clock is read for the first time.
@@ -30,6 +31,8 @@ const NAP_STEPS_SKIPPED: u32 = 2;
 const NAP_STEPS_MAX: u32 = 5;
 /// How long the first sleep lasts at most while a server is being called.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
+/// The same while another thread drives what it waits for.
+const TAKEN_NAP: Duration = Duration::from_micros(50);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -181,22 +184,45 @@ impl Pace {
         }
     }
 
+    /// How long the next sleep on these connections lasts at most.
+    pub(crate) fn nap_on_links(&mut self, watched: &[Watched], unseen_max: Duration) -> Duration {
+        if watched.iter().any(|watched| watched.is_taken) {
+            self.taken_nap()
+        } else if watched.iter().any(Watched::is_unannounced) {
+            self.call_nap(unseen_max)
+        } else if watched.iter().any(|watched| !watched.is_up) {
+            self.at_sockets().min(unseen_max)
+        } else {
+            self.socket_nap(unseen_max)
+        }
+    }
+
+    /// The length of the next sleep of a thread that has found a connection taken: whoever drives it is soon done, unless that thread has no
+    /// processor, and then it needs this one.
+    pub(crate) fn taken_nap(&mut self) -> Duration {
+        self.next_nap(TAKEN_NAP, NAP_GROWTH)
+    }
+
     /// The length of the next sleep, which grows from one to the next: many sleepers that wake in vain leave no processor to whoever is to
     /// answer them.
     pub(crate) fn nap(&mut self) -> Duration {
         self.next_nap(NAP, NAP_GROWTH).min(NAP_MAX)
     }
 
-    /// The same at sockets, at most as long as nobody may look at connections. Where threads outnumber processors an answer takes a while,
-    /// and the first naps would be in vain.
+    /// The same at sockets, at most as long as nobody may look at connections.
     pub(crate) fn socket_nap(&mut self, unseen_max: Duration) -> Duration {
+        self.at_sockets().min(SOCKET_NAP_MAX).min(unseen_max)
+    }
+
+    /// Where threads outnumber processors an answer takes a while, and the first naps would be in vain.
+    fn at_sockets(&mut self) -> Duration {
         if self.sleeps_at_once() {
             self.naps = self.naps.max(NAP_STEPS_SKIPPED);
         }
-        self.next_nap(NAP, SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
+        self.next_nap(NAP, SOCKET_NAP_GROWTH)
     }
 
-    /// The same while a server is being called, of which nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
+    /// The same while a server is being called and nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
     /// call at once, those that wait leave the processors to the servers that they call.
     pub(crate) fn call_nap(&mut self, unseen_max: Duration) -> Duration {
         self.next_nap(CALL_NAP, NAP_GROWTH).min(unseen_max)
@@ -230,6 +256,20 @@ mod tests {
         assert_eq!(milliseconds(Pace::new(0), at_sockets(250)), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
         // Or a silent server could not be told from our own absence.
         assert_eq!(milliseconds(Pace::new(0), at_sockets(6)), [3.2, 6.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
+        let watched = |is_up, is_taken, descriptor: bool| {
+            let (reader, _) = std::io::pipe().expect("a pipe");
+            let descriptor = descriptor.then(|| std::sync::Arc::new(reader.into()));
+            Watched { is_up, is_taken, descriptor, flags: rustix::event::PollFlags::empty(), ready: false }
+        };
+        let on = |watched: [Watched; 2]| {
+            milliseconds(Pace::new(0), |pace| pace.nap_on_links(&watched, Duration::from_millis(93)))
+        };
+        let up = || watched(true, false, true);
+        assert_eq!(on([up(), up()]), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
+        // Nothing of its node's ranks is worth to look at calls more often that announce themselves.
+        assert_eq!(on([up(), watched(false, false, true)]), [3.2, 12.8, 51.2, 93.0, 93.0, 93.0, 93.0]);
+        assert_eq!(on([watched(false, false, true), watched(false, false, false)])[..3], [1.0, 2.0, 4.0]);
+        assert_eq!(on([watched(false, false, false), watched(true, true, true)])[..4], [0.05, 0.1, 0.2, 0.4]);
         let of_call = |unseen_ms| move |pace: &mut Pace| pace.call_nap(Duration::from_millis(unseen_ms));
         assert_eq!(milliseconds(Pace::new(0), of_call(93)), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]);
         assert_eq!(milliseconds(Pace::new(0), of_call(6)), [1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0]);

@@ -8,14 +8,15 @@ use longarm_shm::sync::{Ordering, fence};
 use rustix::event::{PollFd, PollFlags};
 
 use super::Progress;
-use super::pace::CALL_NAP;
+use super::pace::Pace;
 use super::processors::{beside_this_thread, use_processors};
+use super::waits::Awaited;
 use super::watched::Watched;
 use crate::endpoint::Endpoint;
 
 /// How long requests that nobody waits for wait for others to be sent with.
 const CORK_TIME: Duration = Duration::from_micros(50);
-/// How often what was sent and not acknowledged is looked after, at least.
+/// How often what was sent and not acknowledged is looked after, at least, where there are processors for it.
 const TEND_MS: u64 = 40;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
@@ -55,7 +56,7 @@ impl Progress {
 
     /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
     pub(crate) fn keep_moving(self: &Arc<Self>) {
-        if self.open_endpoints().any(Endpoint::needs_helper) {
+        if self.occupied_endpoints().any(Endpoint::needs_helper) {
             self.hand_to_helper();
         }
     }
@@ -102,7 +103,7 @@ impl Progress {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        if self.helper.thread.get().is_some() && self.open_endpoints().any(Endpoint::needs_helper) {
+        if self.helper.thread.get().is_some() && self.occupied_endpoints().any(Endpoint::needs_helper) {
             self.helper.wake();
         }
     }
@@ -121,25 +122,25 @@ impl Progress {
     /// for it.
     pub(crate) fn lacks_helper(&self) -> bool {
         let alone = self.helper.thread.get().is_none() && !self.time.is_simulated();
-        alone && self.open_endpoints().any(Endpoint::is_busy)
+        alone && self.occupied_endpoints().any(Endpoint::is_busy)
     }
 
     /// Whether a thread waits for something that another node has to bring about, or an answer is due from one.
     fn awaits_others(&self) -> bool {
-        let waits = self.waits.list();
-        self.open_endpoints().map(Endpoint::node).any(|node| {
-            self.answers.are_due_from(node) || waits.iter().any(|wait| wait.awaited.concerns(node, &self.local.layout))
-        })
+        let awaited: Vec<Awaited> = self.waits.list().into_iter().map(|wait| wait.awaited).collect();
+        !self.awaited_endpoints(&awaited).is_empty()
     }
 
     /// Whether requests are corked.
     fn is_any_corked(&self) -> bool {
-        self.open_endpoints().any(Endpoint::is_corked)
+        self.occupied_endpoints().any(Endpoint::is_corked)
     }
 
-    /// How often what was sent and not acknowledged is looked after.
+    /// How often what was sent and not acknowledged is looked after. Where threads outnumber processors, as seldom as may be: of hundreds of
+    /// helpers each look takes a processor from somebody.
     fn tend_ms(&self) -> u64 {
-        TEND_MS.min(self.unseen_max().as_millis() as u64)
+        let often_ms = if self.spin_us == 0 { u64::MAX } else { TEND_MS };
+        often_ms.min(self.unseen_max().as_millis() as u64)
     }
 
     /// Ends the helper. Called once, at finalize.
@@ -151,6 +152,7 @@ impl Progress {
 
 fn run(progress: &Weak<Progress>) {
     let mut idle_looks = 0;
+    let mut pace = Pace::new(0);
     // When what is left is looked after although this thread is woken again and again, or moves something all the time.
     let mut due_ms = None;
     loop {
@@ -164,13 +166,14 @@ fn run(progress: &Weak<Progress>) {
         }
         // A thread that waits drives what it waits for; what is corked for another node is sent from here.
         let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.is_any_corked();
-        let idle = steps_aside() || !progress.open_endpoints().any(Endpoint::needs_helper);
+        let idle = steps_aside() || !progress.occupied_endpoints().any(Endpoint::needs_helper);
         // What is corked gets company before it is sent.
         if !idle && progress.is_any_corked() {
             std::thread::sleep(CORK_TIME);
         }
         let due = || progress.time.now_ms() + progress.tend_ms();
         if !idle && progress.drive_busy() {
+            pace.progress();
             due_ms.get_or_insert_with(due);
             continue;
         }
@@ -180,13 +183,13 @@ fn run(progress: &Weak<Progress>) {
         // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
         // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
-        let work = idle && !steps_aside() && progress.open_endpoints().any(Endpoint::needs_helper);
-        let unacknowledged = progress.open_endpoints().any(|endpoint| endpoint.is_unacknowledged());
+        let work = idle && !steps_aside() && progress.occupied_endpoints().any(Endpoint::needs_helper);
+        let unacknowledged = progress.occupied_endpoints().any(|endpoint| endpoint.is_unacknowledged());
         if unacknowledged || !idle || progress.awaits_others() {
             idle_looks = 0;
             progress.helper.retired.store(false, Ordering::SeqCst);
         }
-        let woken = work || sleep(&progress, idle, idle_looks < IDLE_LOOKS);
+        let woken = work || sleep(&progress, idle, idle_looks < IDLE_LOOKS, &mut pace);
         progress.helper.parked.store(false, Ordering::SeqCst);
         if woken {
             due_ms.get_or_insert_with(due);
@@ -199,20 +202,25 @@ fn run(progress: &Weak<Progress>) {
 }
 
 /// False: the time was over.
-fn sleep(progress: &Progress, idle: bool, tends: bool) -> bool {
-    let watched = if idle { Vec::new() } else { progress.watched(Endpoint::needs_helper) };
+fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool {
+    let watched = if idle { Vec::new() } else { progress.watched_after_calls(Endpoint::needs_helper) };
     let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
     let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(watched.iter().filter_map(Watched::poll));
-    // Not longer than a moment while something is in progress that no descriptor announces.
-    let unannounced = watched.iter().any(|watched| watched.descriptor.is_none());
     if watched.iter().any(|watched| watched.ready) {
         return true;
     }
+    // Not longer than a moment while something is in progress that no descriptor announces.
+    let unannounced = watched.iter().any(Watched::is_unannounced);
     let tend = Duration::from_millis(progress.tend_ms());
-    let limit = if unannounced { Some(CALL_NAP) } else { (tends || !idle).then_some(tend) };
+    let limit = match unannounced {
+        true => Some(pace.nap_on_links(&watched, progress.unseen_max())),
+        false => (tends || !idle).then_some(tend),
+    };
     let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
     let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
-    waker.clear();
+    if !events[0].revents().is_empty() {
+        waker.clear();
+    }
     woken || unannounced
 }

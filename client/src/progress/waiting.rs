@@ -4,8 +4,6 @@
 //! through memory. In both cases a thread that looks for longer than a moment also drives this process's server,
 //! if there is one (the rule is: a thread that waits, works).
 
-use std::time::Duration;
-
 use longarm_shm::Eventcount;
 use rustix::event::{PollFd, PollFlags};
 
@@ -222,7 +220,11 @@ impl Client {
         if self.progress.time.is_simulated() {
             let was_over = is_over();
             if !was_over {
-                let nap = self.link_nap(pace, self.progress.is_calling());
+                let unseen_max = self.progress.unseen_max();
+                let nap = match self.progress.is_calling() {
+                    true => pace.call_nap(unseen_max),
+                    false => pace.socket_nap(unseen_max),
+                };
                 self.progress.time.rest(RestOn::Links, Some(nap));
             }
             return was_over;
@@ -236,16 +238,16 @@ impl Client {
         let mut rung = true;
         if !was_over {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let watched = self.progress.watched(Endpoint::is_busy);
+            let watched = self.progress.watched_after_calls(Endpoint::is_busy);
             events.extend(watched.iter().filter_map(Watched::poll));
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;
-            } else if watched.iter().all(|watched| watched.descriptor.is_some() || !watched.is_up) {
+            } else if watched.iter().all(|watched| watched.descriptor.is_some() || watched.is_taken || !watched.is_up) {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
-                let calling = watched.iter().any(|watched| !watched.is_up);
-                let naps = calling || self.local.layout.rank_count() > 1;
-                let nap = naps.then(|| self.link_nap(pace, calling));
+                let hurries = watched.iter().any(|watched| watched.is_taken || !watched.is_up);
+                let naps = hurries || self.local.layout.rank_count() > 1;
+                let nap = naps.then(|| pace.nap_on_links(&watched, self.progress.unseen_max()));
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());
                 rung = !events[0].revents().is_empty();
@@ -255,12 +257,6 @@ impl Client {
         }
         self.progress.sleepers.leave(&waker, rung);
         was_over
-    }
-
-    /// How long the next sleep at sockets lasts at most.
-    fn link_nap(&self, pace: &mut Pace, calling: bool) -> Duration {
-        let unseen_max = self.progress.unseen_max();
-        if calling { pace.call_nap(unseen_max) } else { pace.socket_nap(unseen_max) }
     }
 
     /// Waits for an operation.

@@ -68,11 +68,11 @@ impl Awaited {
         Awaited { call: WaitingCall::Operation(operation), whom: Whom::Anyone }
     }
 
-    /// Whether it may come from this node.
-    pub(crate) fn concerns(&self, node: NodeId, layout: &Layout) -> bool {
+    /// The only node that it may come from, if there is only one.
+    pub(crate) fn node(&self, layout: &Layout) -> Option<NodeId> {
         match self.whom {
-            Whom::Rank(rank) | Whom::Holder(rank) => layout.node_of(rank) == node,
-            Whom::Anyone => true,
+            Whom::Rank(rank) | Whom::Holder(rank) => Some(layout.node_of(rank)),
+            Whom::Anyone => None,
         }
     }
 

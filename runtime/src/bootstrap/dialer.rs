@@ -1,11 +1,12 @@
 //! How this rank calls the servers of other nodes: it asks where they are, connects, and proves itself. Nothing here waits: the
 //! thread that drives a call may hold what the threads need that would bring the answer.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_client::{Dial, DialStep, Dialing, LostHow, Time};
 use longarm_control::messages::NodeCard;
-use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, LinkError};
+use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, Interest, LinkError};
 use longarm_proto::{Identity, NodeId, Secret, Session};
 
 use super::addresses;
@@ -150,6 +151,23 @@ impl Dialing for Calling {
                 DialStep::Failed { reason: self.dialer.said(met.into_iter()), may_pass: error != LinkError::BadAddress }
             }
             Phase::Asking | Phase::Decided => unreachable!("a call that was decided is not asked again"),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.phase {
+            Phase::Calling(call, _) => call.descriptor(),
+            _ => None,
+        }
+    }
+
+    fn prepare_sleep(&mut self) -> (Interest, bool) {
+        match &mut self.phase {
+            Phase::Calling(call, _) => {
+                let ready = call.arm();
+                (call.interest(), ready)
+            }
+            _ => (Interest::default(), false),
         }
     }
 

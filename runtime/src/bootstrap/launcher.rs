@@ -11,11 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_control::messages::{CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank};
+use longarm_control::messages::{
+    CARDS_MAX, CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank,
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::own_end;
-use super::rendezvous::{OnDeath, OnInquiry, OnLoss, Rendezvous};
+use super::rendezvous::{OnCard, OnDeath, OnInquiry, OnLoss, Rendezvous};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.
@@ -41,6 +43,7 @@ struct Heard {
     untold: VecDeque<(u32, String)>,
     /// Some thread is telling them, and will tell those that come meanwhile: so they are told in their order.
     is_telling: bool,
+    on_card: Option<OnCard>,
     on_death: Option<OnDeath>,
     on_inquiry: Option<OnInquiry>,
     /// The ranks that can reach this node no more, and why, until somebody watches.
@@ -221,7 +224,10 @@ impl Launcher {
             return Err(InitError::Died { rank, how });
         }
         if heard.asked.insert(node) {
-            self.say(&FromRank::Fetch { node })?;
+            // Who has called many nodes is about to call as many again, most likely one after the other. Each question waits for the launcher, which
+            // hundreds of ranks may ask at the same time.
+            let nodes = (heard.cards.len() as u32).clamp(1, CARDS_MAX);
+            self.say(&FromRank::Fetch { node, nodes })?;
         }
         Ok(None)
     }
@@ -243,8 +249,10 @@ impl Launcher {
             };
             let mut heard = self.heard.lock();
             match message {
-                ToRank::Card { card } => {
-                    heard.cards.insert(card.node, card);
+                ToRank::Cards { cards } => {
+                    heard.cards.extend(cards.into_iter().map(|card| (card.node, card)));
+                    let on_card = heard.on_card.clone();
+                    MutexGuard::unlocked(&mut heard, || on_card.iter().for_each(|on_card| on_card()));
                 }
                 ToRank::Died { rank, how } => self.handle_death(&mut heard, rank, &how),
                 ToRank::CannotReachYou { rank, how } => {
@@ -345,6 +353,10 @@ impl Rendezvous for Launcher {
         Launcher::tell_deaths(&mut heard);
     }
 
+    fn watch_cards(&self, on_card: OnCard) {
+        self.heard.lock().on_card = Some(on_card);
+    }
+
     fn watch_losses(&self, on_loss: OnLoss) {
         let mut heard = self.heard.lock();
         heard.on_loss = Some(on_loss);
@@ -412,7 +424,7 @@ impl Rendezvous for Launcher {
     fn forget_world(&self) {
         let mut heard = self.heard.lock();
         // Dropped without the lock: what goes with them may ask for a card.
-        let forgotten = (heard.on_death.take(), heard.on_inquiry.take(), heard.on_loss.take());
+        let forgotten = (heard.on_card.take(), heard.on_death.take(), heard.on_inquiry.take(), heard.on_loss.take());
         drop(heard);
         drop(forgotten);
         self.patron.forget_world();
@@ -605,7 +617,8 @@ mod tests {
             let launcher = Arc::clone(&launcher);
             move || launcher.listen(reader)
         });
-        for message in [ToRank::Died { rank: 9, how: "was killed".into() }, ToRank::Card { card: card.clone() }] {
+        for message in [ToRank::Died { rank: 9, how: "was killed".into() }, ToRank::Cards { cards: vec![card.clone()] }]
+        {
             let line = serde_json::to_string(&message).expect("it is a message");
             writeln!(others_end, "{line}").expect("it is read");
         }
@@ -619,7 +632,24 @@ mod tests {
         listener.join().expect("it only reads");
         drop(launcher);
         let asked: Vec<String> = BufReader::new(theirs).lines().map_while(Result::ok).collect();
-        let fetch = serde_json::to_string(&FromRank::Fetch { node: 1 }).expect("it is a message");
+        let fetch = serde_json::to_string(&FromRank::Fetch { node: 1, nodes: 1 }).expect("it is a message");
         assert_eq!(asked, [fetch]);
+    }
+
+    #[test]
+    fn who_has_called_many_nodes_asks_for_the_cards_of_as_many_more() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let launcher = launcher_over(ours, Run);
+        let known =
+            |node| NodeCard { node, server_pid: 5, address: "here".into(), host: String::new(), door: "door".into() };
+        let mut asked = BufReader::new(theirs).lines();
+        for (has, asks) in [(0, 1), (1, 1), (2, 2), (9, 9), (1000, CARDS_MAX)] {
+            launcher.heard.lock().cards = (0..has).map(|node| (node, known(node))).collect();
+            assert!(launcher.ask_card(2000 + has).expect("nobody died").is_none());
+            let line = asked.next().expect("it is open").expect("a line");
+            let fetch = FromRank::Fetch { node: 2000 + has, nodes: asks };
+            assert_eq!(line, serde_json::to_string(&fetch).expect("it is a message"));
+        }
+        assert!(launcher.ask_card(0).expect("nobody died").is_some(), "what is known is not asked for");
     }
 }

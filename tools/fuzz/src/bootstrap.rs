@@ -35,7 +35,7 @@ pub fn control(data: &[u8]) {
 fn message(kind: u8, choices: &mut Choices<'_>) -> ToRank {
     match (kind, choices.byte() % 6) {
         (2, _) => ToRank::Start(Box::new(start(choices))),
-        (_, 0) => ToRank::Card { card: card(choices) },
+        (_, 0) => ToRank::Cards { cards: vec![card(choices)] },
         (_, 1) => ToRank::Died { rank: choices.word() as u32, how: text(choices) },
         (_, 3) => ToRank::CannotReachYou { rank: choices.word() as u32, how: text(choices) },
         (_, 2) => ToRank::Inquire { inquiry: choices.word() },
@@ -117,7 +117,7 @@ pub(crate) fn control_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("start_of_nobody", nodes(&[]).written()),
         ("start_far_away", Script::default().byte(1).byte(0).byte(0).byte(255).bytes(&[0]).written()),
         ("start_changed", Script::default().byte(2).byte(0).byte(0).byte(0).byte(0).bytes(&[0]).written()),
-        ("card", plain(&ToRank::Card { card })),
+        ("card", plain(&ToRank::Cards { cards: vec![card] })),
         ("died", plain(&ToRank::Died { rank: 1, how: "was killed".to_owned() })),
         ("cannot_reach_you", plain(&ToRank::CannotReachYou { rank: 1, how: "was reset".to_owned() })),
         ("goodbye", plain(&ToRank::Goodbye)),

@@ -57,7 +57,7 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
     match kind {
         0..=3 => FromRank::Join { version: CONTROL_VERSION + u32::from(choices.byte() == 1), pid: 1 },
         4..=6 => FromRank::Publish { card: card(choices) },
-        7 | 8 => FromRank::Fetch { node: node(choices) },
+        7 | 8 => FromRank::Fetch { node: node(choices), nodes: choices.byte().into() },
         9 => FromRank::Abort { reason: text(choices), status: choices.word() as i32 },
         10 | 11 => FromRank::Leave { traffic: Vec::new(), network: Vec::new() },
         12 => {
@@ -205,9 +205,15 @@ impl Watched {
                     }
                     assert!((self.started.insert(to) || again) && start.rank == to && start.is_sound(), "{start:?}");
                 }
-                ToRank::Card { card } => {
-                    assert!(card.node < self.ranks);
-                    assert!(self.cards.insert((to, card.node)), "rank {to} gets the card of node {} once", card.node);
+                ToRank::Cards { cards } => {
+                    for card in cards {
+                        assert!(card.node < self.ranks);
+                        assert!(
+                            self.cards.insert((to, card.node)),
+                            "rank {to} gets the card of node {} once",
+                            card.node
+                        );
+                    }
                 }
                 ToRank::Died { rank, .. } => {
                     assert_ne!(rank, to, "nobody is told of its own death");

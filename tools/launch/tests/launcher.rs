@@ -570,9 +570,9 @@ impl PlayedRank {
         }
         let mut doors = Vec::new();
         for node in 0..2 {
-            self.say(&FromRank::Fetch { node });
-            let ToRank::Card { card } = hear(&mut self.replies) else { panic!("the answer to Fetch is Card") };
-            doors.push(card.door);
+            self.say(&FromRank::Fetch { node, nodes: 1 });
+            let ToRank::Cards { cards } = hear(&mut self.replies) else { panic!("the answer to Fetch is Cards") };
+            doors.extend(cards.into_iter().map(|card| card.door));
         }
         println!("cards {rank} {}", doors.join(" "));
         let peer = (rank + 1) % node_of_rank.len() as u32;

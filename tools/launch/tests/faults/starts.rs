@@ -180,7 +180,7 @@ fn count(heard: &[Heard]) -> Result<(Counted, HashMap<u32, &Heard>), Failed> {
         for line in lines(&one.from_coordinator[CHALLENGE_BYTES + PROOF_BYTES..]) {
             match serde_json::from_slice(&line) {
                 Ok(ToRank::Start(start)) => (number, node_of_rank) = (start.job, start.node_of_rank.to_vec()),
-                Ok(ToRank::Card { card }) => drop(cards.insert(card.node, card)),
+                Ok(ToRank::Cards { cards: told }) => cards.extend(told.into_iter().map(|card| (card.node, card))),
                 _ => {}
             }
         }
@@ -254,7 +254,7 @@ fn compare_relayed(ranks: u32, nodes: u32) -> Result<(), Failed> {
             for line in lines(&heard.0[CHALLENGE_BYTES + PROOF_BYTES..]) {
                 match serde_json::from_slice(&line) {
                     Ok(ToRank::Start(start)) => (number, node_of_rank) = (start.job, start.node_of_rank.to_vec()),
-                    Ok(ToRank::Card { card }) => drop(cards.insert(card.node, card)),
+                    Ok(ToRank::Cards { cards: told }) => cards.extend(told.into_iter().map(|card| (card.node, card))),
                     _ => {}
                 }
             }
