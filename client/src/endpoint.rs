@@ -127,6 +127,11 @@ impl Endpoint {
         self.published.has(Fact::BUSY)
     }
 
+    /// Whether it is busy with more than acknowledgements that are due: what comes may be waited for.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.published.has(Fact::PRESSING)
+    }
+
     pub(crate) fn wants_write(&self) -> bool {
         self.published.has(Fact::WANTS_WRITE)
     }

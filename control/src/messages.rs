@@ -54,7 +54,7 @@ pub enum FromRank {
     Fetch {
         /// The first node asked for.
         node: u32,
-        /// How many nodes from there on, the first behind the last: 1 to [`CARDS_MAX`].
+        /// How many nodes from there on, the first behind the last, the own one left out: 1 to [`CARDS_MAX`].
         nodes: u32,
     },
     /// The rank saw a failure that ends the job from its point of view (for instance a panic).

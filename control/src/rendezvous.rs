@@ -452,12 +452,14 @@ impl Rendezvous {
     }
 
     fn handle_fetch(&mut self, rank: u32, first: u32, nodes: u32) -> Result<(), Violation> {
-        let all = self.plan.nodes;
+        let (all, own) = (self.plan.nodes, self.plan.node_of_rank[rank as usize]);
         if first >= all {
             return Err(Violation::NoSuchNode { node: first, nodes: all });
         }
+        let asked = (0..nodes.min(all).min(CARDS_MAX)).map(|next| (first + next) % all);
         let mut cards = Vec::new();
-        for node in (0..nodes.min(all).min(CARDS_MAX)).map(|next| (first + next) % all) {
+        // Nobody calls the own node.
+        for node in asked.filter(|node| *node == first || *node != own) {
             match &self.cards[node as usize] {
                 // Threads of a rank may ask for the same; the answer is for all of them, and does not come a second time.
                 _ if !self.ranks[rank as usize].fetched.insert(node) => {}
@@ -682,11 +684,13 @@ mod tests {
         assert_eq!(pair.say(0, &FromRank::Fetch { node: 2, nodes: 2 }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(2), card(3)] })]);
         assert_eq!(pair.say(0, &FromRank::Fetch { node: 3, nodes: u32::MAX }), None);
-        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(0)] })]);
+        assert_eq!(pair.drain(), [], "its own node it has not asked for");
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
         assert_eq!(pair.say(0, &FromRank::Fetch { node: 0, nodes: 0 }), None);
         assert_eq!(pair.drain(), [], "who asks for none is told of none");
+        assert_eq!(pair.say(0, &FromRank::Fetch { node: 0, nodes: 1 }), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(0)] })]);
     }
 
     #[test]

@@ -58,6 +58,9 @@ impl Fact {
     /// Transfers with no server involved are under way.
     pub(super) const TRANSFERS: Fact = Fact(1 << 17);
 
+    /// Busy with more than acknowledgements that are due.
+    pub(super) const PRESSING: Fact = Fact(1 << 18);
+
     /// Those of which one makes that whoever waits, and the helper, have to look at the endpoint.
     const OCCUPIED: [Fact; 4] = [Fact::UNACKNOWLEDGED, Fact::BUSY, Fact::NEEDS_HELPER, Fact::CORKED];
 
@@ -160,9 +163,11 @@ impl Published {
         let calling = !is_up && (unacknowledged || !is_known);
         let mail_waits = state.mail.is_waited_for();
         let unsent = !is_sent || has_coalesced;
-        let awaited = state.initiator.outstanding() > 0 || state.awaits_data();
+        let outstanding = state.initiator.outstanding();
+        let awaited = outstanding > state.acknowledgements.due || state.awaits_data();
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
-        let served = mail_waits || unsent || awaited || calling || state.acknowledgements.owes_for_streams();
+        let pressing = mail_waits || unsent || awaited || calling || state.acknowledgements.owes_for_streams();
+        let served = pressing || outstanding > 0;
         let needs_helper = served || (transfers && state.transfers.need_driving(state.connection.link()));
         let replies_full = state.acknowledgements.is_full();
         let coalesces = alive && state.coalesces_more(self.buffered_bytes_max);
@@ -185,6 +190,7 @@ impl Published {
             | Fact::COALESCES_GETS.when(coalesces && !replies_full)
             | Fact::REACHES.when(state.reaches == Some(true))
             | Fact::TRANSFERS.when(transfers && alive)
+            | Fact::PRESSING.when((pressing || transfers) && alive)
     }
 }
 

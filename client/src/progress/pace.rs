@@ -71,6 +71,17 @@ impl Drive<'_> {
         }
     }
 
+    /// Whether what comes over this endpoint may end the wait, or is something that others wait for: else it is taken in when the thread wakes
+    /// for something else.
+    pub(crate) fn is_woken_by(self, endpoint: &Endpoint) -> bool {
+        match self {
+            Drive::Endpoint(awaited) => {
+                endpoint.is_pressing() || (std::ptr::eq(awaited, endpoint) && endpoint.is_busy())
+            }
+            _ => endpoint.is_busy(),
+        }
+    }
+
     /// How long it looks before it does other work. A device of this process brings its own transfers to an end without
     /// anybody's server, and soon.
     pub(crate) fn assist_after(self) -> Duration {
@@ -191,7 +202,7 @@ impl Pace {
         } else if watched.iter().any(Watched::is_unannounced) {
             self.call_nap(unseen_max)
         } else if watched.iter().any(|watched| !watched.is_up) {
-            self.at_sockets().min(unseen_max)
+            self.announced_call_nap().min(unseen_max)
         } else {
             self.socket_nap(unseen_max)
         }
@@ -207,6 +218,15 @@ impl Pace {
     /// answer them.
     pub(crate) fn nap(&mut self) -> Duration {
         self.next_nap(NAP, NAP_GROWTH).min(NAP_MAX)
+    }
+
+    /// The same while a server is being called, which announces itself: only what comes from the node's own ranks waits for the next look, and
+    /// a call is made once. Where threads outnumber processors it may take as long as hundreds of others have to be served.
+    fn announced_call_nap(&mut self) -> Duration {
+        if self.sleeps_at_once() {
+            self.naps = NAP_STEPS_MAX;
+        }
+        self.next_nap(NAP, SOCKET_NAP_GROWTH)
     }
 
     /// The same at sockets, at most as long as nobody may look at connections.
@@ -266,8 +286,11 @@ mod tests {
         };
         let up = || watched(true, false, true);
         assert_eq!(on([up(), up()]), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
-        // Nothing of its node's ranks is worth to look at calls more often that announce themselves.
-        assert_eq!(on([up(), watched(false, false, true)]), [3.2, 12.8, 51.2, 93.0, 93.0, 93.0, 93.0]);
+        assert_eq!(
+            on([up(), watched(false, false, true)]),
+            [93.0; 7],
+            "a call that announces itself is looked at seldom"
+        );
         assert_eq!(on([watched(false, false, true), watched(false, false, false)])[..3], [1.0, 2.0, 4.0]);
         assert_eq!(on([watched(false, false, false), watched(true, true, true)])[..4], [0.05, 0.1, 0.2, 0.4]);
         let of_call = |unseen_ms| move |pace: &mut Pace| pace.call_nap(Duration::from_millis(unseen_ms));

@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::client::Client;
 use crate::completion::Completion;
-use crate::endpoint::Endpoint;
 use crate::error::Operation;
 use crate::progress::assist::Assistant;
 use crate::progress::pace::{CALL_NAP, Drive, Next, Pace};
@@ -190,7 +189,7 @@ impl Client {
 
     fn sleep(&self, drive: Drive<'_>, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
         match drive {
-            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(is_over, pace),
+            Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => self.sleep_on_links(drive, is_over, pace),
             Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Neighbour | Drive::Cells => {
                 let eventcount = self.eventcount_of(drive);
                 let seen = eventcount.sequence();
@@ -216,7 +215,7 @@ impl Client {
         }
     }
 
-    fn sleep_on_links(&self, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
+    fn sleep_on_links(&self, drive: Drive<'_>, is_over: &mut dyn FnMut() -> bool, pace: &mut Pace) -> bool {
         if self.progress.time.is_simulated() {
             let was_over = is_over();
             if !was_over {
@@ -238,7 +237,7 @@ impl Client {
         let mut rung = true;
         if !was_over {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let watched = self.progress.watched_after_calls(Endpoint::is_busy);
+            let watched = self.progress.watched_after_calls(|endpoint| drive.is_woken_by(endpoint));
             events.extend(watched.iter().filter_map(Watched::poll));
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;

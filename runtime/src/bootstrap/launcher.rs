@@ -211,6 +211,9 @@ impl Launcher {
 
     /// How the host of a node's server died, if it is known to be dead.
     fn death_of_host(heard: &Heard, node: u32) -> Option<(u32, String)> {
+        if heard.died.is_empty() {
+            return None; // The host is looked for among all ranks.
+        }
         let host = Launcher::host_of(heard, node);
         heard.died.iter().find(|(rank, _)| Some(*rank) == host).cloned()
     }
