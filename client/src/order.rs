@@ -47,7 +47,7 @@ impl Client {
     pub fn quiet_before_handing_on(&self) -> Result<(), TransferError> {
         // PAIR fence: with what is handed on, and with whoever acquires it.
         fence(Ordering::Release);
-        if self.progress.open_endpoints().next().is_none() { Ok(()) } else { self.quiet_endpoints_before_handing_on() }
+        if self.progress.endpoints.is_empty() { Ok(()) } else { self.quiet_endpoints_before_handing_on() }
     }
 
     #[inline(never)]

@@ -44,6 +44,13 @@ impl<T> Opened<T> {
         self.blocks[node / BLOCK_NODES].get()?[node % BLOCK_NODES].get().map(Arc::as_ref)
     }
 
+    /// Whether none was ever opened.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // PAIR count.
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         // PAIR count: who was told of one finds it.
@@ -81,11 +88,12 @@ mod tests {
     #[test]
     fn each_is_opened_once_and_all_are_found() {
         let opened: Opened<u32> = Opened::new(130);
-        assert!(opened.of(NodeId(129)).is_none() && opened.iter().next().is_none());
+        assert!(opened.of(NodeId(129)).is_none() && opened.iter().next().is_none() && opened.is_empty());
         for node in [129, 3, 64, 3] {
             assert_eq!(*opened.open(NodeId(node), || node), node);
         }
         assert_eq!(opened.iter().copied().collect::<Vec<_>>(), [129, 3, 64], "in their order, and each once");
+        assert!(!opened.is_empty());
         assert_eq!(opened.open(NodeId(3), || unreachable!("it is open")), &3);
         assert_eq!((opened.of(NodeId(64)), opened.of(NodeId(65))), (Some(&64), None));
     }

@@ -113,7 +113,7 @@ impl Progress {
     pub(crate) fn watch_over_wait(self: &Arc<Self>) {
         // SeqCst fence: as in `leave_unacknowledged`, the mark of the thread that waits instead of what was sent.
         fence(Ordering::SeqCst);
-        if self.helper.retired.load(Ordering::Relaxed) && self.open_endpoints().next().is_some() {
+        if self.helper.retired.load(Ordering::Relaxed) && !self.endpoints.is_empty() {
             self.hand_to_helper();
         }
     }
