@@ -236,7 +236,7 @@ impl Endpoint {
 
     /// Takes a small put or accumulate in that nobody waits for: it goes out together with those around it. `None`: it has
     /// to be issued like any other, because it is too large for that or nothing else is under way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn coalesce_write(
         &self,
         target: &WindowRef,
@@ -324,18 +324,23 @@ impl Endpoint {
     /// After something was taken in: sends it if it is much, else sees to it that somebody does. `goes_on`: it is in the same
     /// request as what was taken in before.
     #[inline]
-    fn after_coalescing(&self, mut state: Locked<'_>, goes_on: bool) -> Driven {
-        let mut driven = Driven::default();
-        if state.unsent_bytes() >= COALESCED_BYTES_MAX {
-            state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
-            let receive = state.should_receive(self.peer.options.buffered_bytes_max);
-            driven = self.drive_locked(&mut state, receive);
-        } else if !goes_on || !state.corked {
-            driven.became_corked = !std::mem::replace(&mut state.corked, true);
-        } else {
+    fn after_coalescing(&self, state: Locked<'_>, goes_on: bool) -> Driven {
+        if goes_on && state.corked && state.unsent_bytes() < COALESCED_BYTES_MAX {
             state.release_as_published();
+            return Driven::default();
         }
-        driven
+        self.after_coalescing_first_or_much(state)
+    }
+
+    #[inline(never)]
+    fn after_coalescing_first_or_much(&self, mut state: Locked<'_>) -> Driven {
+        if state.unsent_bytes() < COALESCED_BYTES_MAX {
+            let became_corked = !std::mem::replace(&mut state.corked, true);
+            return Driven { became_corked, ..Driven::default() };
+        }
+        state.acknowledge_if_much_is_kept(self.peer.options.buffered_bytes_max);
+        let receive = state.should_receive(self.peer.options.buffered_bytes_max);
+        self.drive_locked(&mut state, receive)
     }
 
     /// Sends and receives what the link gives and takes now. `None`: another thread does.

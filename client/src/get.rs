@@ -263,12 +263,7 @@ impl Client {
     ) -> bool {
         let place = (|| target.hold(), here);
         let Some(driven) = endpoint.coalesce_get(&aim.window.target(aim.rank), there, place) else { return false };
-        self.progress.note_driven(endpoint, Some(driven));
-        if driven.became_corked || (driven.progress && endpoint.expects_much()) {
-            self.progress.hand_to_helper();
-        } else if driven.progress {
-            self.progress.leave_unacknowledged();
-        }
+        self.progress.leave_coalesced(endpoint, driven);
         true
     }
 }

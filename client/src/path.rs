@@ -165,7 +165,7 @@ impl Client {
 
     /// The connection over which a run of a living rank of another node is reached, if there is one and nothing is wrong with the
     /// run. `None`: [`Client::path`] opens it, or finds out what is wrong.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_path(&self, aim: Aim<'_>, run: Run) -> Option<&Endpoint> {
         let Aim { operation, window, rank } = aim;
         let end = run.offset.checked_add(run.bytes)?;

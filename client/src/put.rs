@@ -299,7 +299,7 @@ impl Client {
     }
 
     /// As a part of one request. False: nothing else is under way any more with which it could go, or there is no room.
-    #[inline]
+    #[inline(always)]
     fn coalesce_write(
         &self,
         endpoint: &Endpoint,
@@ -310,12 +310,7 @@ impl Client {
         let Some(driven) = endpoint.coalesce_write(&aim.window.target(aim.rank), writes, there, source) else {
             return false;
         };
-        self.progress.note_driven(endpoint, Some(driven));
-        if driven.became_corked {
-            self.progress.hand_to_helper();
-        } else if driven.progress {
-            self.progress.leave_unacknowledged();
-        }
+        self.progress.leave_coalesced(endpoint, driven);
         true
     }
 

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::processors::{beside_this_thread, use_processors};
 use super::waits::Awaited;
 use super::watched::Watched;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Driven, Endpoint};
 
 /// How long requests that nobody waits for wait for others to be sent with.
 const CORK_TIME: Duration = Duration::from_micros(50);
@@ -37,6 +37,24 @@ impl Progress {
         }
         if wants_write() {
             self.hand_to_helper();
+        }
+    }
+
+    /// After a small operation that nobody waits for was coalesced. Most join a request that is being put together, and leave nothing to do.
+    #[inline]
+    pub(crate) fn leave_coalesced(self: &Arc<Self>, endpoint: &Endpoint, driven: Driven) {
+        if driven != Driven::default() {
+            self.leave_driven(endpoint, driven);
+        }
+    }
+
+    #[inline(never)]
+    fn leave_driven(self: &Arc<Self>, endpoint: &Endpoint, driven: Driven) {
+        self.note_driven(endpoint, Some(driven));
+        if driven.became_corked || (driven.progress && endpoint.expects_much()) {
+            self.hand_to_helper();
+        } else if driven.progress {
+            self.leave_unacknowledged();
         }
     }
 
