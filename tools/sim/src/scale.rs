@@ -133,3 +133,23 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     }
     Ok(all)
 }
+
+/// Puts a word of each rank into every other one and lets all meet once: microseconds until they have. That is how long it takes to connect
+/// each to each, in a job in which nobody has spoken to anybody yet. Collective.
+///
+/// # Errors
+/// Of the calls.
+pub fn contact(world: &World, now: impl Fn() -> Duration) -> longarm::Result<f64> {
+    let (me, np) = (world.rank(), world.size());
+    let words = world.allocate_collective::<u32>(np as usize)?;
+    let began = now();
+    // Not all of them into the same rank at the same time.
+    for to in (0..np).map(|next| (me + next) % np) {
+        words.put_one(to, me as usize, me + 1)?;
+    }
+    world.barrier_collective()?;
+    let took = now() - began;
+    let mine = words.get_vec(me, 0..np as usize)?;
+    assert!(mine.into_iter().eq(1..=np), "every rank's word is here");
+    Ok(took.as_secs_f64() * 1e6)
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use longarm_sim::scale::{Op, Wanted, is_timer, measure};
+use longarm_sim::scale::{Op, Wanted, contact, is_timer, measure};
 use longarm_sim::user::RANKS_MAX;
 use longarm_sim::{Machine, run_on, simulated_time};
 use serde::Serialize;
@@ -17,6 +17,7 @@ Examples:
   longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
   longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
   longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
+  longarm run -n 256 --nodes 16 longarm-scale contact       # how long each takes to reach each other
   longarm-scale simulate >lines; longarm perf draw lines --plot pictures";
 
 /// Ranks of the jobs that are simulated where nobody says others.
@@ -36,6 +37,8 @@ enum What {
     Simulate(Simulate),
     /// The program of a real job, to be started by `longarm run`
     Measure(Measure),
+    /// The same, which measures only how long it takes to connect each rank to each other
+    Contact(Contact),
 }
 
 #[derive(Args, Debug)]
@@ -46,6 +49,13 @@ struct Measure {
     /// Batches, of which the median counts
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batches: u32,
+    /// What the ranks run on, as lines and pictures call it
+    #[arg(long, default_value = "shared")]
+    on: On,
+}
+
+#[derive(Args, Debug)]
+struct Contact {
     /// What the ranks run on, as lines and pictures call it
     #[arg(long, default_value = "shared")]
     on: On,
@@ -214,10 +224,21 @@ fn measure_here(arguments: &Measure) -> longarm::Result<()> {
     Ok(world.finalize()?)
 }
 
+fn contact_here(arguments: &Contact) -> longarm::Result<()> {
+    let world = longarm::init()?;
+    let began = Instant::now();
+    let lat_us = contact(&world, || began.elapsed())?;
+    if is_timer(&world) {
+        print_time(("longarm", arguments.on, world.size()), ("scale_contact", 4), lat_us);
+    }
+    Ok(world.finalize()?)
+}
+
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().what {
         What::Simulate(arguments) => simulate(&arguments),
         What::Measure(arguments) => measure_here(&arguments).map_err(|error| error.to_string()),
+        What::Contact(arguments) => contact_here(&arguments).map_err(|error| error.to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -239,6 +260,17 @@ mod tests {
         assert!(refused.starts_with("there is no time latncy_ns; there are latency_ns, link_kib_ns"), "{refused}");
         assert_eq!(read_time("latency_ns=x").unwrap_err(), "x is no number of nanoseconds");
         assert!(read_time("latency_ns").is_err());
+    }
+
+    #[test]
+    fn each_reaches_each_other_over_the_network() {
+        let program = |world: longarm::World| {
+            let took_us = contact(&world, simulated_time)?;
+            assert!(took_us > 0.0);
+            Ok::<(), longarm::Error>(world.finalize()?)
+        };
+        let report = run_on(Machine::cluster(), 12, 4, program).unwrap();
+        assert_eq!(report.connections_max, 9, "of every rank of another node");
     }
 
     #[test]
