@@ -20,7 +20,7 @@ use crate::progress::answers::{AnswerDue, Answers};
 use crate::progress::assist::{Asked, Assist, Expecting};
 use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
-use crate::progress::occupied::Occupied;
+use crate::progress::occupied::OccupiedNodes;
 use crate::progress::opened::Opened;
 use crate::progress::processors::Apart;
 use crate::progress::sleepers::Sleepers;
@@ -71,7 +71,7 @@ impl Client {
         let progress = Arc::new(Progress {
             local: Arc::clone(&local),
             endpoints: Opened::new(nodes),
-            occupied: Arc::new(Occupied::new(nodes)),
+            occupied: Arc::new(OccupiedNodes::new(nodes)),
             dialing: Mutex::new(()),
             closed: AtomicBool::new(false),
             cut_off: OnceLock::new(),
@@ -237,9 +237,10 @@ impl Client {
         self.progress.lost_connection(operation, matters)
     }
 
-    /// How a node is reached has become known, for which a call may have waited: it goes on now. For the thread that hears of it.
-    pub fn on_card(&self) {
-        self.progress.on_card();
+    /// A node card has come: how a node is reached. A call may have waited for it, and the thread or helper that drives the call is woken. For the
+    /// thread that reads from the launcher.
+    pub fn on_node_card(&self) {
+        self.progress.on_node_card();
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has

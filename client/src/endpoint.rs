@@ -39,7 +39,7 @@ use crate::completion::{CompletionPart, Outcome};
 use crate::error::LostHow;
 use crate::origin_bytes::Held;
 use crate::progress::dialing::Dial;
-use crate::progress::occupied::Occupied;
+use crate::progress::occupied::OccupiedNodes;
 use crate::progress::time::Time;
 use coalesced::COALESCED_BYTES_MAX;
 pub(crate) use coalesced::{COALESCED_RUN_BYTES_MAX, Updates, Writes};
@@ -68,7 +68,7 @@ impl Endpoint {
         dial: Arc<dyn Dial>,
         time: Arc<dyn Time>,
         options: EndpointOptions,
-        occupied: Arc<Occupied>,
+        occupied: Arc<OccupiedNodes>,
     ) -> Endpoint {
         Endpoint {
             state: Mutex::new(State::new(options.costs)),
@@ -329,11 +329,12 @@ impl Endpoint {
             state.release_as_published();
             return Driven::default();
         }
-        self.after_coalescing_first_or_much(state)
+        self.cork_or_send_coalesced(state)
     }
 
+    /// The rare half, kept out of line: the first of a request is corked, and much is sent.
     #[inline(never)]
-    fn after_coalescing_first_or_much(&self, mut state: Locked<'_>) -> Driven {
+    fn cork_or_send_coalesced(&self, mut state: Locked<'_>) -> Driven {
         if state.unsent_bytes() < COALESCED_BYTES_MAX {
             let became_corked = !std::mem::replace(&mut state.corked, true);
             return Driven { became_corked, ..Driven::default() };

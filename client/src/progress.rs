@@ -30,7 +30,7 @@ use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
-use occupied::Occupied;
+use occupied::OccupiedNodes;
 use opened::Opened;
 use processors::Apart;
 use sleepers::Sleepers;
@@ -41,8 +41,7 @@ use waits::Waits;
 pub(crate) struct Progress {
     pub(crate) local: Arc<Local>,
     pub(crate) endpoints: Opened,
-    /// Those of them that have something to do.
-    pub(crate) occupied: Arc<Occupied>,
+    pub(crate) occupied: Arc<OccupiedNodes>,
     pub(crate) dialing: Mutex<()>,
     pub(crate) closed: AtomicBool,
     /// Why no other node can be reached any more.

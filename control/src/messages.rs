@@ -52,10 +52,11 @@ pub enum FromRank {
     },
     /// Asks for the cards of nodes; answered by [`ToRank::Cards`] as soon as they are known, for those that are known together.
     Fetch {
-        /// The first node asked for.
-        node: u32,
-        /// How many nodes from there on, the first behind the last, the own one left out: 1 to [`CARDS_MAX`].
-        nodes: u32,
+        /// The first node asked for. Its card comes even if it is the sender's own node.
+        first: u32,
+        /// How many nodes, 1 to [`CARDS_MAX`], in the order of their numbers; node 0 follows the last. Of the others the sender's own node counts, but
+        /// its card does not come.
+        count: u32,
     },
     /// The rank saw a failure that ends the job from its point of view (for instance a panic).
     Abort {
@@ -98,7 +99,7 @@ pub enum ToRank {
     Start(Box<Start>),
     /// Answer to [`FromRank::Fetch`].
     Cards {
-        /// Of those that were asked for.
+        /// One or more of those that were asked for, none of which this rank was told before.
         cards: Vec<NodeCard>,
     },
     /// A rank died: it exited without finalizing, or was killed.

@@ -376,7 +376,7 @@ impl Rendezvous {
             (FromRank::Orphaned, _) if self.ranks[rank as usize].said_goodbye => Ok(None),
             (FromRank::Orphaned, _) => Ok(Some(self.fail(rank, 1, ORPHANED.to_owned()))),
             (FromRank::Publish { card }, Phase::Joined) => self.handle_publish(rank, card).map(|()| None),
-            (FromRank::Fetch { node, nodes }, Phase::Joined) => self.handle_fetch(rank, node, nodes).map(|()| None),
+            (FromRank::Fetch { first, count }, Phase::Joined) => self.handle_fetch(rank, first, count).map(|()| None),
             (FromRank::CannotReach { node, how }, Phase::Joined) => self.handle_cut(rank, node, &how).map(|()| None),
             (FromRank::Waits { inquiry, waits }, Phase::Joined | Phase::Left) => {
                 self.waits.push_back((rank, inquiry, said::waits(waits)));
@@ -451,14 +451,14 @@ impl Rendezvous {
         Ok(())
     }
 
-    fn handle_fetch(&mut self, rank: u32, first: u32, nodes: u32) -> Result<(), Violation> {
+    fn handle_fetch(&mut self, rank: u32, first: u32, count: u32) -> Result<(), Violation> {
         let (all, own) = (self.plan.nodes, self.plan.node_of_rank[rank as usize]);
         if first >= all {
             return Err(Violation::NoSuchNode { node: first, nodes: all });
         }
-        let asked = (0..nodes.min(all).min(CARDS_MAX)).map(|next| (first + next) % all);
+        let asked = (0..count.min(all).min(CARDS_MAX)).map(|next| (first + next) % all);
         let mut cards = Vec::new();
-        // Nobody calls the own node.
+        // Its own node's card a rank gets only if it asks for that first: no rank calls its own node.
         for node in asked.filter(|node| *node == first || *node != own) {
             match &self.cards[node as usize] {
                 // Threads of a rank may ask for the same; the answer is for all of them, and does not come a second time.
@@ -665,11 +665,11 @@ mod tests {
     fn a_card_asked_for_early_comes_once_it_is_published() {
         let mut pair = Pair::new(4, 2);
         pair.join_all();
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }), None);
         assert_eq!(pair.drain(), []);
         assert_eq!(pair.say(2, &FromRank::Publish { card: card(1) }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
-        assert_eq!(pair.say(3, &FromRank::Fetch { node: 1, nodes: 1 }), None);
+        assert_eq!(pair.say(3, &FromRank::Fetch { first: 1, count: 1 }), None);
         assert_eq!(pair.drain(), [(3, ToRank::Cards { cards: vec![card(1)] })]);
     }
 
@@ -681,15 +681,15 @@ mod tests {
             assert_eq!(pair.say(node, &FromRank::Publish { card: card(node) }), None);
         }
         // From the third one on, the first behind the last, and as many as there are at most.
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 2, nodes: 2 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 2, count: 2 }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(2), card(3)] })]);
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 3, nodes: u32::MAX }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 3, count: u32::MAX }), None);
         assert_eq!(pair.drain(), [], "its own node it has not asked for");
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 0, nodes: 0 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 0, count: 0 }), None);
         assert_eq!(pair.drain(), [], "who asks for none is told of none");
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 0, nodes: 1 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 0, count: 1 }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(0)] })]);
     }
 
@@ -697,14 +697,14 @@ mod tests {
     fn a_card_is_told_once_in_each_world_however_often_it_is_asked_for() {
         let mut pair = Pair::new(2, 2);
         pair.join_all();
-        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None));
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }), None));
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
-        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None));
+        (0..3).for_each(|_| assert_eq!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }), None));
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
         (0..2).for_each(|rank| assert_eq!(pair.leave(rank), None));
         pair.join_all();
         assert_eq!(pair.say(1, &FromRank::Publish { card: card(1) }), None);
-        assert_eq!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }), None);
         assert_eq!(pair.drain(), [(0, ToRank::Cards { cards: vec![card(1)] })]);
     }
 
@@ -763,7 +763,7 @@ mod tests {
         let messages = pair.drain();
         let [(1, ToRank::Start(start))] = &messages[..] else { panic!("{messages:?}") };
         assert_eq!(start.job, 6);
-        assert_eq!(pair.say(1, &FromRank::Fetch { node: 0, nodes: 1 }), None);
+        assert_eq!(pair.say(1, &FromRank::Fetch { first: 0, count: 1 }), None);
         assert_eq!(pair.drain(), [], "the card of the first world is no more");
         assert_eq!(pair.join(0), None);
         assert_eq!(pair.say(0, &FromRank::Publish { card: card(0) }), None);
@@ -1035,7 +1035,7 @@ mod tests {
         assert!(pair.leave(0).is_some());
         pair.join(0);
         assert!(pair.join(0).is_some());
-        assert!(pair.say(0, &FromRank::Fetch { node: 1, nodes: 1 }).is_some());
+        assert!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }).is_some());
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Job {
         for (rank, node) in (0..size).zip(nodes) {
             let message = match std::mem::replace(&mut led[node as usize], true) {
                 false => FromRank::Publish { card: self.cards[node as usize].clone() },
-                true => FromRank::Fetch { node, nodes: 1 },
+                true => FromRank::Fetch { first: node, count: 1 },
             };
             simulation.say(rank, &message);
         }

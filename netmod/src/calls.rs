@@ -154,12 +154,13 @@ impl Call {
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match (&self.poller, self.calling().next()) {
             (Some(poller), _) => Some(poller.as_fd()),
-            (None, Some(caller)) => caller.descriptor(),
-            (None, None) => None,
+            // Each of several attempts would have another one.
+            (None, Some(caller)) if self.attempts.len() == 1 => caller.descriptor(),
+            (None, _) => None,
         }
     }
 
-    /// Sees to it that the descriptor announces what comes. Whether something is there already.
+    /// As [`Link::arm`](crate::Link::arm), for all attempts.
     pub fn arm(&mut self) -> bool {
         self.attempts.iter_mut().fold(false, |ready, attempt| match &mut attempt.phase {
             Phase::Calling(caller) => caller.arm() || ready,

@@ -167,7 +167,7 @@ impl Caller {
         self.link.as_ref().and_then(|link| link.descriptor())
     }
 
-    /// Sees to it that the descriptor announces what comes. Whether something is there already.
+    /// As [`Link::arm`].
     pub(crate) fn arm(&mut self) -> bool {
         self.link.as_mut().is_some_and(|link| link.arm())
     }

@@ -20,7 +20,7 @@ use longarm_netmod::Netmod;
 use longarm_proto::Secret;
 
 pub use crate::bootstrap::raise_descriptor_limit;
-use crate::bootstrap::{Node, OnCard, OnDeath, OnInquiry, OnLoss, Rendezvous};
+use crate::bootstrap::{Node, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
 pub use crate::stage::{HearDeath, RankEnds, Stage, enter, leave};
@@ -68,7 +68,7 @@ impl Rendezvous for Launcher {
         Err(InitError::LauncherGarbled)
     }
 
-    fn watch_cards(&self, _: OnCard) {} // None comes.
+    fn watch_node_cards(&self, _: OnNodeCard) {} // None comes.
 
     fn death_of_server(&self, node: u32) -> Option<(u32, String)> {
         self.0.death_of_server(node)

@@ -224,9 +224,9 @@ fn hear(
         }
     }));
     let calling = Arc::downgrade(client);
-    rendezvous.watch_cards(Arc::new(move || {
+    rendezvous.watch_node_cards(Arc::new(move || {
         if let Some(client) = calling.upgrade() {
-            client.on_card();
+            client.on_node_card();
         }
     }));
     let waiting = Arc::downgrade(client);

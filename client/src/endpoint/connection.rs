@@ -104,8 +104,8 @@ impl Connection {
         self.state = Going::calling(next_ms);
     }
 
-    /// Which call there is, and whether it can be slept on: where that differs, so does the descriptor.
-    pub(super) fn slept_on(&self) -> (u32, bool) {
+    /// Which call there is, and whether it has a descriptor yet: changes whenever the descriptor does.
+    pub(super) fn descriptor_key(&self) -> (u32, bool) {
         (self.attempt, self.descriptor().is_some())
     }
 

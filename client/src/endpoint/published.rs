@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::state::State;
 use crate::error::LostHow;
-use crate::progress::occupied::Occupied;
+use crate::progress::occupied::OccupiedNodes;
 
 /// Bytes that the helper sends, not who goes on computing.
 const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
@@ -57,11 +57,10 @@ impl Fact {
     pub(super) const REACHES: Fact = Fact(1 << 16);
     /// Transfers with no server involved are under way.
     pub(super) const TRANSFERS: Fact = Fact(1 << 17);
-
     /// Busy with more than acknowledgements that are due.
     pub(super) const PRESSING: Fact = Fact(1 << 18);
 
-    /// Those of which one makes that whoever waits, and the helper, have to look at the endpoint.
+    /// An endpoint is occupied while one of these holds: waiting threads and the helper look at it.
     const OCCUPIED: [Fact; 4] = [Fact::UNACKNOWLEDGED, Fact::BUSY, Fact::NEEDS_HELPER, Fact::CORKED];
 
     fn when(self, holds: bool) -> u32 {
@@ -79,14 +78,14 @@ pub(super) struct Published {
     /// Why nothing goes through any more. It belongs here: it is said once, before those who wait are told.
     pub(super) broken: OnceLock<LostHow>,
     buffered_bytes_max: usize,
-    /// Where it stands that there is something to do towards this node.
-    occupied: Arc<Occupied>,
+    /// Those of this process that are occupied: this endpoint enters its node, and leaves it.
+    occupied: Arc<OccupiedNodes>,
     node: NodeId,
 }
 
 impl Published {
     /// Of an endpoint that was never driven: its server has to be called.
-    pub(super) fn new(node: NodeId, occupied: Arc<Occupied>, buffered_bytes_max: usize) -> Published {
+    pub(super) fn new(node: NodeId, occupied: Arc<OccupiedNodes>, buffered_bytes_max: usize) -> Published {
         occupied.enter(node);
         Published {
             facts: AtomicU32::new(Fact::BUSY.0 | Fact::NEEDS_HELPER.0),
@@ -113,7 +112,7 @@ impl Published {
     }
 
     #[cfg(test)]
-    pub(super) fn occupied(&self) -> &Occupied {
+    pub(super) fn occupied(&self) -> &OccupiedNodes {
         &self.occupied
     }
 

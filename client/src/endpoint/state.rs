@@ -439,9 +439,9 @@ impl State {
         let received_bytes = self.incoming.received_bytes();
         let whom = (&*peer.dial, peer.node);
         let now_ms = peer.time.now_ms();
-        let slept_on = self.connection.slept_on();
+        let descriptor_key = self.connection.descriptor_key();
         let Some(reception) = self.connection.call(whom, &peer.options, received_bytes, now_ms)? else {
-            self.renewed |= self.connection.slept_on() != slept_on;
+            self.renewed |= self.connection.descriptor_key() != descriptor_key;
             return Ok(false);
         };
         let has_received = match reception {

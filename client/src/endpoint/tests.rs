@@ -121,7 +121,7 @@ fn endpoint(answers: impl IntoIterator<Item = Answer>) -> Endpoint {
         costs: Costs::TYPICAL,
     };
     let server = Server(Mutex::new(answers.into_iter().collect()));
-    Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options, Arc::new(Occupied::new(2)))
+    Endpoint::new(NodeId(1), Rank(3), Arc::new(server), Arc::new(Still), options, Arc::new(OccupiedNodes::new(2)))
 }
 
 /// One whose connection is up and takes everything; how often it was sent something, and a part of a window there.
@@ -184,7 +184,7 @@ fn timed(answer: Answer) -> (Endpoint, Arc<Hands>) {
             Arc::new(server),
             Arc::clone(&hands) as _,
             options,
-            Arc::new(Occupied::new(2)),
+            Arc::new(OccupiedNodes::new(2)),
         ),
         hands,
     )

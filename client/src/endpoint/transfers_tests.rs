@@ -25,7 +25,7 @@ use crate::endpoint::{EndpointOptions, Payload, Sending, Token};
 use crate::error::LostHow;
 use crate::origin_bytes::{OriginBytesMut, lend};
 use crate::progress::dialing::{Dial, DialStep, Dialing};
-use crate::progress::occupied::Occupied;
+use crate::progress::occupied::OccupiedNodes;
 use crate::progress::time::Time;
 use crate::shapes::Pieces;
 
@@ -222,7 +222,7 @@ fn endpoint_at(clock: Arc<Clock>, cards: &[&Shared]) -> Endpoint {
         costs: longarm_netmod::flow::Costs::TYPICAL,
     };
     let server = Server(Mutex::new(cards.iter().map(|card| Arc::clone(card)).collect()));
-    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), clock, options, Arc::new(Occupied::new(2)));
+    let endpoint = Endpoint::new(NodeId(1), Rank(3), Arc::new(server), clock, options, Arc::new(OccupiedNodes::new(2)));
     endpoint.drive();
     assert!(endpoint.reaches_memory());
     endpoint

@@ -22,12 +22,13 @@ pub trait Dialing: Send {
     /// Goes as far as is possible now.
     fn poll(&mut self) -> DialStep;
 
-    /// What to sleep on until it can go further, if there is something: always the same once there is.
+    /// What to sleep on until it can go further, if there is something: from the first time on the same one until the call ends, as it is
+    /// duplicated once. The call is also polled by the clock: its attempts and deadlines wake nobody.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there already.
+    /// Before a sleep on [`Dialing::descriptor`]: arms it. Gives what to watch it for, and whether to poll the call again instead.
     fn prepare_sleep(&mut self) -> (Interest, bool) {
         (Interest::default(), false)
     }

@@ -1,16 +1,14 @@
 //! Driving connections, and telling the threads that sleep what came of it; and what the server of this process is told meanwhile.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use longarm_proto::{NodeId, Rank};
+use longarm_proto::Rank;
 use longarm_shm::sync::Ordering;
 use rustix::event::PollFlags;
 
 use super::Progress;
 use super::assist::{Assistant, Expecting};
 use super::pace::CALL_NAP;
-use super::waits::Awaited;
 use super::watched::Watched;
 use crate::endpoint::{Driven, Endpoint};
 
@@ -112,16 +110,16 @@ impl Progress {
                 let mut flags = PollFlags::empty();
                 flags.set(PollFlags::IN, wanted.readable);
                 flags.set(PollFlags::OUT, wanted.writable);
-                Watched { is_up, is_taken: prepared.is_none(), descriptor, flags, ready }
+                Watched { is_up, is_driven_elsewhere: prepared.is_none(), descriptor, flags, ready }
             })
             .collect()
     }
 
-    /// The same for a thread that can be woken by now: what wakes those that wait for a call, as a card does, may have come before, and then
-    /// the call goes on here.
+    /// As [`Progress::watched`], for a thread that others can wake by now. A node card may have come just before that, and woken nobody: so if a
+    /// call lacks a descriptor, calls go on here once more.
     pub(crate) fn watched_after_calls(&self, concerns: impl Fn(&Endpoint) -> bool + Copy) -> Vec<Watched> {
         let watched = self.watched(concerns);
-        if watched.iter().all(|watched| watched.is_taken || watched.descriptor.is_some()) {
+        if !watched.iter().any(Watched::lacks_descriptor) {
             return watched;
         }
         self.drive_busy();
@@ -150,21 +148,6 @@ impl Progress {
             self.note_driven(endpoint, endpoint.ask());
         }
         tended
-    }
-
-    /// The connections to nodes from which something is to come: what these waits are for, or an answer that is due.
-    pub(crate) fn awaited_endpoints(&self, waits: &[Awaited]) -> Vec<&Endpoint> {
-        let nodes: Option<BTreeSet<NodeId>> = waits.iter().map(|awaited| awaited.node(&self.local.layout)).collect();
-        match nodes {
-            Some(nodes) if !self.answers.are_any_due() => {
-                nodes.into_iter().filter_map(|node| self.endpoint_if_open(node)).collect()
-            }
-            nodes => {
-                let is_awaited = |node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
-                let concerns = |node| is_awaited(node) || self.answers.are_due_from(node);
-                self.open_endpoints().filter(|endpoint| concerns(endpoint.node())).collect()
-            }
-        }
     }
 
     /// Wakes who may have to know what driving came to. True if anything moved.

@@ -1,9 +1,12 @@
 //! The connections to other nodes: those that are open, and their end.
 
+use std::collections::BTreeSet;
+
 use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::Ordering;
 
 use super::Progress;
+use super::waits::Awaited;
 use crate::endpoint::Endpoint;
 use crate::error::{Lost, LostHow, Operation};
 use crate::wakers;
@@ -20,13 +23,30 @@ impl Progress {
         self.occupied.iter().filter_map(|node| self.endpoints.of(node))
     }
 
+    /// The connections to nodes from which something is to come: what these waits are for, or an answer that is due.
+    pub(crate) fn awaited_endpoints(&self, waits: &[Awaited]) -> Vec<&Endpoint> {
+        // `None`: one of the waits may be ended by any node.
+        let nodes: Option<BTreeSet<NodeId>> =
+            waits.iter().map(|awaited| awaited.only_node(&self.local.layout)).collect();
+        match nodes {
+            Some(nodes) if !self.answers.are_any_due() => {
+                nodes.into_iter().filter_map(|node| self.endpoint_if_open(node)).collect()
+            }
+            nodes => {
+                let is_awaited = |node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+                let concerns = |node| is_awaited(node) || self.answers.are_due_from(node);
+                self.open_endpoints().filter(|endpoint| concerns(endpoint.node())).collect()
+            }
+        }
+    }
+
     /// Every connection that is open.
     pub(crate) fn open_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter()
     }
 
-    /// A call may go on that has waited for where the node is: whoever drives it looks again.
-    pub(crate) fn on_card(&self) {
+    /// A node card has come. A call may have waited for it: the thread or helper that drives the call looks again.
+    pub(crate) fn on_node_card(&self) {
         self.sleepers.completed();
         self.wake_helper_if_busy();
     }

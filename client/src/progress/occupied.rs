@@ -1,26 +1,29 @@
-//! The nodes towards which something is left to be done. Whoever waits looks at their connections again and again, and at no others: of hundreds
+//! The nodes towards which something is left to be done. Waiting threads look at their connections again and again, and at no others: of hundreds
 //! that are open most are at rest, and each look would fetch a line of memory for each of them.
+//!
+//! PAIR occupied: a thread that finds a node sees what its endpoint has published before, and a thread that sees what the endpoint publishes next
+//! finds the node.
 
 use longarm_proto::NodeId;
 use longarm_shm::sync::{AtomicU64, Ordering};
 
 /// See the module. A node is in it from before its endpoint has something to do until that is known to be done.
-pub(crate) struct Occupied {
+pub(crate) struct OccupiedNodes {
     /// A bit for each node.
     words: Box<[AtomicU64]>,
 }
 
-impl Occupied {
+impl OccupiedNodes {
     /// Of a job with so many nodes: none of them yet.
-    pub(crate) fn new(nodes: u32) -> Occupied {
+    pub(crate) fn new(nodes: u32) -> OccupiedNodes {
         let words = (0..nodes.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
-        Occupied { words: words.collect() }
+        OccupiedNodes { words: words.collect() }
     }
 
     /// By who holds the node's endpoint, and is about to say that it has something to do.
     pub(crate) fn enter(&self, node: NodeId) {
         let (word, bit) = self.place(node);
-        // PAIR occupied: who finds the node sees what was done before, and who sees what the endpoint says next finds the node.
+        // PAIR occupied.
         word.fetch_or(bit, Ordering::Release);
     }
 
@@ -55,7 +58,7 @@ mod tests {
 
     #[test]
     fn who_has_entered_and_not_left_is_found_once_and_in_order() {
-        let occupied = Occupied::new(131);
+        let occupied = OccupiedNodes::new(131);
         assert_eq!(occupied.iter().next(), None);
         for node in [130, 0, 63, 64, 7, 63] {
             occupied.enter(NodeId(node));
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn threads_that_enter_and_leave_others_of_the_same_word_do_not_disturb_each_other() {
-        let occupied = Occupied::new(64);
+        let occupied = OccupiedNodes::new(64);
         std::thread::scope(|scope| {
             for first in 0..4 {
                 let occupied = &occupied;

@@ -1,5 +1,8 @@
-//! The connections that were ever opened: found by node, and one after the other, at a cost that follows from how many they are. Of a large job's
-//! nodes a rank talks to few, and whoever waits looks at all of its connections again and again.
+//! The connections that were ever opened: found by node, and one after the other, at a cost that follows from how many they are. A rank of a
+//! large job talks to few of its nodes. Ends and deaths go through all of them; waiting threads go through those that are occupied.
+//!
+//! PAIR count: a thread that was told of an opened one counts its place. The entry itself is published by its `OnceLock`; a place that is counted
+//! and still empty is skipped.
 
 use std::array;
 use std::sync::{Arc, OnceLock};
@@ -11,19 +14,19 @@ use crate::endpoint::Endpoint;
 
 /// Nodes of a block.
 const BLOCK_NODES: usize = 64;
-/// The last one has room for half of all nodes that there can be.
-const SHELVES: usize = 32;
+/// Bucket b has 2^b places: enough for any number of nodes.
+const BUCKETS: usize = 32;
 
 type Block<T> = Box<[OnceLock<Arc<T>>; BLOCK_NODES]>;
-type Shelf<T> = Box<[OnceLock<Arc<T>>]>;
+type Bucket<T> = Box<[OnceLock<Arc<T>>]>;
 
 /// See the module. What was opened stays.
 pub(crate) struct Opened<T = Endpoint> {
     /// By node, in blocks: those in which one was opened.
     blocks: Box<[OnceLock<Block<T>>]>,
-    /// In the order in which they were opened: one, two behind it, four behind those. So none ever moves, and nobody who goes through them waits.
-    shelves: [OnceLock<Shelf<T>>; SHELVES],
-    /// How many have a place there, of whom the last may not stand in it yet.
+    /// In the order in which they were opened, in buckets of 1, 2, 4… places. A place never moves, so readers need no lock.
+    in_order: [OnceLock<Bucket<T>>; BUCKETS],
+    /// How many places are claimed there.
     count: AtomicU32,
 }
 
@@ -32,7 +35,7 @@ impl<T> Opened<T> {
         let blocks = (nodes as usize).div_ceil(BLOCK_NODES);
         Opened {
             blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
-            shelves: array::from_fn(|_| OnceLock::new()),
+            in_order: array::from_fn(|_| OnceLock::new()),
             count: AtomicU32::new(0),
         }
     }
@@ -53,10 +56,10 @@ impl<T> Opened<T> {
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        // PAIR count: who was told of one finds it.
+        // PAIR count.
         let count = self.count.load(Ordering::Acquire);
-        let shelves = count.checked_ilog2().map_or(0, |last| last as usize + 1);
-        let opened = self.shelves[..shelves].iter().filter_map(OnceLock::get).flatten();
+        let buckets = count.checked_ilog2().map_or(0, |last| last as usize + 1);
+        let opened = self.in_order[..buckets].iter().filter_map(OnceLock::get).flatten();
         opened.filter_map(|opened| opened.get().map(Arc::as_ref))
     }
 
@@ -74,9 +77,9 @@ impl<T> Opened<T> {
     fn append(&self, opened: Arc<T>) {
         // PAIR count. Nobody else has this place.
         let place = self.count.fetch_add(1, Ordering::AcqRel) + 1;
-        let shelf = place.ilog2();
-        let room = 1 << shelf;
-        let places = self.shelves[shelf as usize].get_or_init(|| (0..room).map(|_| OnceLock::new()).collect());
+        let bucket = place.ilog2();
+        let room = 1 << bucket;
+        let places = self.in_order[bucket as usize].get_or_init(|| (0..room).map(|_| OnceLock::new()).collect());
         assert!(places[place as usize - room].set(opened).is_ok(), "a place is taken once");
     }
 }

@@ -31,8 +31,8 @@ const NAP_STEPS_SKIPPED: u32 = 2;
 const NAP_STEPS_MAX: u32 = 5;
 /// How long the first sleep lasts at most while a server is being called.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
-/// The same while another thread drives what it waits for.
-const TAKEN_NAP: Duration = Duration::from_micros(50);
+/// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
+const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -197,21 +197,15 @@ impl Pace {
 
     /// How long the next sleep on these connections lasts at most.
     pub(crate) fn nap_on_links(&mut self, watched: &[Watched], unseen_max: Duration) -> Duration {
-        if watched.iter().any(|watched| watched.is_taken) {
-            self.taken_nap()
-        } else if watched.iter().any(Watched::is_unannounced) {
+        if watched.iter().any(|watched| watched.is_driven_elsewhere) {
+            self.next_nap(DRIVEN_ELSEWHERE_NAP, NAP_GROWTH)
+        } else if watched.iter().any(Watched::lacks_descriptor) {
             self.call_nap(unseen_max)
         } else if watched.iter().any(|watched| !watched.is_up) {
-            self.announced_call_nap().min(unseen_max)
+            self.woken_call_nap().min(unseen_max)
         } else {
             self.socket_nap(unseen_max)
         }
-    }
-
-    /// The length of the next sleep of a thread that has found a connection taken: whoever drives it is soon done, unless that thread has no
-    /// processor, and then it needs this one.
-    pub(crate) fn taken_nap(&mut self) -> Duration {
-        self.next_nap(TAKEN_NAP, NAP_GROWTH)
     }
 
     /// The length of the next sleep, which grows from one to the next: many sleepers that wake in vain leave no processor to whoever is to
@@ -220,26 +214,23 @@ impl Pace {
         self.next_nap(NAP, NAP_GROWTH).min(NAP_MAX)
     }
 
-    /// The same while a server is being called, which announces itself: only what comes from the node's own ranks waits for the next look, and
-    /// a call is made once. Where threads outnumber processors it may take as long as hundreds of others have to be served.
-    fn announced_call_nap(&mut self) -> Duration {
+    /// The same while a server is being called whose call has a descriptor, which wakes this thread. By the clock come only mail of the node, the
+    /// call's own deadline, and the attempt by the next address: none is urgent. Where threads outnumber processors it begins with the longest
+    /// nap, as the server may have hundreds of others to serve.
+    fn woken_call_nap(&mut self) -> Duration {
         if self.sleeps_at_once() {
             self.naps = NAP_STEPS_MAX;
         }
         self.next_nap(NAP, SOCKET_NAP_GROWTH)
     }
 
-    /// The same at sockets, at most as long as nobody may look at connections.
+    /// The same at sockets, at most as long as nobody may look at connections. Where threads outnumber processors an answer takes a while,
+    /// and the first naps would be in vain.
     pub(crate) fn socket_nap(&mut self, unseen_max: Duration) -> Duration {
-        self.at_sockets().min(SOCKET_NAP_MAX).min(unseen_max)
-    }
-
-    /// Where threads outnumber processors an answer takes a while, and the first naps would be in vain.
-    fn at_sockets(&mut self) -> Duration {
         if self.sleeps_at_once() {
             self.naps = self.naps.max(NAP_STEPS_SKIPPED);
         }
-        self.next_nap(NAP, SOCKET_NAP_GROWTH)
+        self.next_nap(NAP, SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
     }
 
     /// The same while a server is being called and nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
@@ -262,6 +253,8 @@ pub(crate) fn drive_for<'a>(endpoint: &'a Endpoint, expecting: Option<&Expecting
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::PollFlags;
+
     use super::*;
 
     fn milliseconds(mut pace: Pace, nap: impl Fn(&mut Pace) -> Duration) -> Vec<f64> {
@@ -276,23 +269,6 @@ mod tests {
         assert_eq!(milliseconds(Pace::new(0), at_sockets(250)), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
         // Or a silent server could not be told from our own absence.
         assert_eq!(milliseconds(Pace::new(0), at_sockets(6)), [3.2, 6.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
-        let watched = |is_up, is_taken, descriptor: bool| {
-            let (reader, _) = std::io::pipe().expect("a pipe");
-            let descriptor = descriptor.then(|| std::sync::Arc::new(reader.into()));
-            Watched { is_up, is_taken, descriptor, flags: rustix::event::PollFlags::empty(), ready: false }
-        };
-        let on = |watched: [Watched; 2]| {
-            milliseconds(Pace::new(0), |pace| pace.nap_on_links(&watched, Duration::from_millis(93)))
-        };
-        let up = || watched(true, false, true);
-        assert_eq!(on([up(), up()]), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
-        assert_eq!(
-            on([up(), watched(false, false, true)]),
-            [93.0; 7],
-            "a call that announces itself is looked at seldom"
-        );
-        assert_eq!(on([watched(false, false, true), watched(false, false, false)])[..3], [1.0, 2.0, 4.0]);
-        assert_eq!(on([watched(false, false, false), watched(true, true, true)])[..4], [0.05, 0.1, 0.2, 0.4]);
         let of_call = |unseen_ms| move |pace: &mut Pace| pace.call_nap(Duration::from_millis(unseen_ms));
         assert_eq!(milliseconds(Pace::new(0), of_call(93)), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]);
         assert_eq!(milliseconds(Pace::new(0), of_call(6)), [1.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0]);
@@ -302,5 +278,23 @@ mod tests {
         }
         pace.progress();
         assert_eq!(pace.nap(), NAP, "whoever gets something looks again soon");
+    }
+
+    #[test]
+    fn the_nap_on_several_connections_is_that_of_the_one_that_needs_a_look_soonest() {
+        let watched = |is_up, has_descriptor: bool| {
+            let (reader, _) = std::io::pipe().expect("a pipe");
+            let descriptor = has_descriptor.then(|| std::sync::Arc::new(reader.into()));
+            Watched { is_up, is_driven_elsewhere: false, descriptor, flags: PollFlags::empty(), ready: false }
+        };
+        let (up, called, called_without) = (|| watched(true, true), || watched(false, true), || watched(false, false));
+        let driven_elsewhere = || Watched { is_driven_elsewhere: true, ..up() };
+        let on = |watched: [Watched; 2]| {
+            milliseconds(Pace::new(0), |pace| pace.nap_on_links(&watched, Duration::from_millis(93)))
+        };
+        assert_eq!(on([up(), up()]), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
+        assert_eq!(on([up(), called()]), [93.0; 7], "a call that has a descriptor wakes its caller");
+        assert_eq!(on([called(), called_without()])[..3], [1.0, 2.0, 4.0]);
+        assert_eq!(on([called_without(), driven_elsewhere()])[..4], [0.05, 0.1, 0.2, 0.4]);
     }
 }

@@ -18,6 +18,8 @@ use crate::endpoint::{Driven, Endpoint};
 const CORK_TIME: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least, where there are processors for it.
 const TEND_MS: u64 = 40;
+/// The same where threads outnumber processors.
+const TEND_SHARED_MS: u64 = 100;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
 
@@ -44,12 +46,13 @@ impl Progress {
     #[inline]
     pub(crate) fn leave_coalesced(self: &Arc<Self>, endpoint: &Endpoint, driven: Driven) {
         if driven != Driven::default() {
-            self.leave_driven(endpoint, driven);
+            self.leave_to_helper_after(endpoint, driven);
         }
     }
 
+    /// A put expects no data, so the same does for puts and gets.
     #[inline(never)]
-    fn leave_driven(self: &Arc<Self>, endpoint: &Endpoint, driven: Driven) {
+    fn leave_to_helper_after(self: &Arc<Self>, endpoint: &Endpoint, driven: Driven) {
         self.note_driven(endpoint, Some(driven));
         if driven.became_corked || (driven.progress && endpoint.expects_much()) {
             self.hand_to_helper();
@@ -154,11 +157,11 @@ impl Progress {
         self.occupied_endpoints().any(Endpoint::is_corked)
     }
 
-    /// How often what was sent and not acknowledged is looked after. Where threads outnumber processors, as seldom as may be: of hundreds of
-    /// helpers each look takes a processor from somebody.
+    /// How often what was sent and not acknowledged is looked after. More seldom where threads outnumber processors: of hundreds of helpers each
+    /// look takes a processor from somebody.
     fn tend_ms(&self) -> u64 {
-        let often_ms = if self.spin_us == 0 { u64::MAX } else { TEND_MS };
-        often_ms.min(self.unseen_max().as_millis() as u64)
+        let tend_ms = if self.spin_us == 0 { TEND_SHARED_MS } else { TEND_MS };
+        tend_ms.min(self.unseen_max().as_millis() as u64)
     }
 
     /// Ends the helper. Called once, at finalize.
@@ -228,10 +231,10 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
     if watched.iter().any(|watched| watched.ready) {
         return true;
     }
-    // Not longer than a moment while something is in progress that no descriptor announces.
-    let unannounced = watched.iter().any(Watched::is_unannounced);
+    // What no descriptor announces is looked at by the clock, as a thread does that waits in a call.
+    let looks_by_clock = watched.iter().any(Watched::is_looked_at_by_clock);
     let tend = Duration::from_millis(progress.tend_ms());
-    let limit = match unannounced {
+    let limit = match looks_by_clock {
         true => Some(pace.nap_on_links(&watched, progress.unseen_max())),
         false => (tends || !idle).then_some(tend),
     };
@@ -240,5 +243,5 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
     if !events[0].revents().is_empty() {
         waker.clear();
     }
-    woken || unannounced
+    woken || looks_by_clock
 }

@@ -68,8 +68,8 @@ impl Awaited {
         Awaited { call: WaitingCall::Operation(operation), whom: Whom::Anyone }
     }
 
-    /// The only node that it may come from, if there is only one.
-    pub(crate) fn node(&self, layout: &Layout) -> Option<NodeId> {
+    /// The node that it has to come from. `None`: it may come from any.
+    pub(crate) fn only_node(&self, layout: &Layout) -> Option<NodeId> {
         match self.whom {
             Whom::Rank(rank) | Whom::Holder(rank) => Some(layout.node_of(rank)),
             Whom::Anyone => None,

@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags};
 pub(crate) struct Watched {
     /// Without a link its server is called.
     pub(crate) is_up: bool,
-    /// Another thread drives it. Its descriptor may announce what that thread is about to take in, and who slept on it would wake in vain
-    /// again and again, and perhaps keep that very thread from a processor.
-    pub(crate) is_taken: bool,
+    /// Another thread drives it. Its descriptor may announce what that thread is about to take in: a sleep on it would end in vain again and
+    /// again, and perhaps keep that very thread from a processor.
+    pub(crate) is_driven_elsewhere: bool,
     pub(crate) descriptor: Option<Arc<OwnedFd>>,
     pub(crate) flags: PollFlags,
     /// Something is there already.
@@ -21,12 +21,17 @@ pub(crate) struct Watched {
 impl Watched {
     /// What to poll, if there is something.
     pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
-        let descriptor = self.descriptor.as_ref().filter(|_| !self.is_taken);
+        let descriptor = self.descriptor.as_ref().filter(|_| !self.is_driven_elsewhere);
         descriptor.map(|descriptor| PollFd::new(&**descriptor, self.flags))
     }
 
-    /// Whether nothing tells that it can go on: it has to be driven again soon.
-    pub(crate) fn is_unannounced(&self) -> bool {
-        self.is_taken || self.descriptor.is_none()
+    /// Whether nothing tells this thread that it can go on: no other thread drives it, and there is no descriptor to poll.
+    pub(crate) fn lacks_descriptor(&self) -> bool {
+        !self.is_driven_elsewhere && self.descriptor.is_none()
+    }
+
+    /// Whether it has to be looked at although nothing announces anything.
+    pub(crate) fn is_looked_at_by_clock(&self) -> bool {
+        self.is_driven_elsewhere || self.descriptor.is_none()
     }
 }

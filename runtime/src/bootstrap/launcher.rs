@@ -17,7 +17,7 @@ use longarm_control::messages::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::own_end;
-use super::rendezvous::{OnCard, OnDeath, OnInquiry, OnLoss, Rendezvous};
+use super::rendezvous::{OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.
@@ -43,7 +43,7 @@ struct Heard {
     untold: VecDeque<(u32, String)>,
     /// Some thread is telling them, and will tell those that come meanwhile: so they are told in their order.
     is_telling: bool,
-    on_card: Option<OnCard>,
+    on_node_card: Option<OnNodeCard>,
     on_death: Option<OnDeath>,
     on_inquiry: Option<OnInquiry>,
     /// The ranks that can reach this node no more, and why, until somebody watches.
@@ -211,8 +211,9 @@ impl Launcher {
 
     /// How the host of a node's server died, if it is known to be dead.
     fn death_of_host(heard: &Heard, node: u32) -> Option<(u32, String)> {
+        // Saves a search through all ranks for the host.
         if heard.died.is_empty() {
-            return None; // The host is looked for among all ranks.
+            return None;
         }
         let host = Launcher::host_of(heard, node);
         heard.died.iter().find(|(rank, _)| Some(*rank) == host).cloned()
@@ -227,10 +228,10 @@ impl Launcher {
             return Err(InitError::Died { rank, how });
         }
         if heard.asked.insert(node) {
-            // Who has called many nodes is about to call as many again, most likely one after the other. Each question waits for the launcher, which
-            // hundreds of ranks may ask at the same time.
-            let nodes = (heard.cards.len() as u32).clamp(1, CARDS_MAX);
-            self.say(&FromRank::Fetch { node, nodes })?;
+            // As many as are known: the questions get fewer as a rank reaches more nodes, which are mostly called in order. Hundreds of ranks ask
+            // the launcher at once, and each question waits.
+            let count = (heard.cards.len() as u32).clamp(1, CARDS_MAX);
+            self.say(&FromRank::Fetch { first: node, count })?;
         }
         Ok(None)
     }
@@ -254,8 +255,9 @@ impl Launcher {
             match message {
                 ToRank::Cards { cards } => {
                     heard.cards.extend(cards.into_iter().map(|card| (card.node, card)));
-                    let on_card = heard.on_card.clone();
-                    MutexGuard::unlocked(&mut heard, || on_card.iter().for_each(|on_card| on_card()));
+                    let on_node_card = heard.on_node_card.clone();
+                    // Without the lock: a call that goes on may ask for a card.
+                    MutexGuard::unlocked(&mut heard, || on_node_card.iter().for_each(|on_node_card| on_node_card()));
                 }
                 ToRank::Died { rank, how } => self.handle_death(&mut heard, rank, &how),
                 ToRank::CannotReachYou { rank, how } => {
@@ -356,8 +358,8 @@ impl Rendezvous for Launcher {
         Launcher::tell_deaths(&mut heard);
     }
 
-    fn watch_cards(&self, on_card: OnCard) {
-        self.heard.lock().on_card = Some(on_card);
+    fn watch_node_cards(&self, on_node_card: OnNodeCard) {
+        self.heard.lock().on_node_card = Some(on_node_card);
     }
 
     fn watch_losses(&self, on_loss: OnLoss) {
@@ -427,7 +429,8 @@ impl Rendezvous for Launcher {
     fn forget_world(&self) {
         let mut heard = self.heard.lock();
         // Dropped without the lock: what goes with them may ask for a card.
-        let forgotten = (heard.on_card.take(), heard.on_death.take(), heard.on_inquiry.take(), heard.on_loss.take());
+        let forgotten =
+            (heard.on_node_card.take(), heard.on_death.take(), heard.on_inquiry.take(), heard.on_loss.take());
         drop(heard);
         drop(forgotten);
         self.patron.forget_world();
@@ -635,12 +638,12 @@ mod tests {
         listener.join().expect("it only reads");
         drop(launcher);
         let asked: Vec<String> = BufReader::new(theirs).lines().map_while(Result::ok).collect();
-        let fetch = serde_json::to_string(&FromRank::Fetch { node: 1, nodes: 1 }).expect("it is a message");
+        let fetch = serde_json::to_string(&FromRank::Fetch { first: 1, count: 1 }).expect("it is a message");
         assert_eq!(asked, [fetch]);
     }
 
     #[test]
-    fn who_has_called_many_nodes_asks_for_the_cards_of_as_many_more() {
+    fn a_rank_asks_for_as_many_cards_as_it_knows_and_for_at_most_64() {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let launcher = launcher_over(ours, Run);
         let known =
@@ -650,7 +653,7 @@ mod tests {
             launcher.heard.lock().cards = (0..has).map(|node| (node, known(node))).collect();
             assert!(launcher.ask_card(2000 + has).expect("nobody died").is_none());
             let line = asked.next().expect("it is open").expect("a line");
-            let fetch = FromRank::Fetch { node: 2000 + has, nodes: asks };
+            let fetch = FromRank::Fetch { first: 2000 + has, count: asks };
             assert_eq!(line, serde_json::to_string(&fetch).expect("it is a message"));
         }
         assert!(launcher.ask_card(0).expect("nobody died").is_some(), "what is known is not asked for");

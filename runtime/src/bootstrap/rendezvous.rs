@@ -16,7 +16,7 @@ pub(crate) type OnDeath = Arc<dyn Fn(u32, &str) + Send + Sync>;
 pub(crate) type OnLoss = Arc<dyn Fn(u32, &str) + Send + Sync>;
 
 /// What is called when a card has come that was asked for.
-pub(crate) type OnCard = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type OnNodeCard = Arc<dyn Fn() + Send + Sync>;
 
 /// What is called to learn who waits in a call of this process.
 pub(crate) type OnInquiry = Arc<dyn Fn() -> Vec<Wait> + Send + Sync>;
@@ -33,8 +33,8 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// The card of a node, if it is known. Else it is asked for, and there at some later call. The death of its host is an error.
     fn ask_card(&self, node: u32) -> Result<Option<NodeCard>, InitError>;
 
-    /// From now on `on_card` hears when a card has come that [`Self::ask_card`] has asked for.
-    fn watch_cards(&self, on_card: OnCard);
+    /// From now on `on_node_card` hears when a card has come that [`Self::ask_card`] has asked for.
+    fn watch_node_cards(&self, on_node_card: OnNodeCard);
 
     /// The host of a node's server hung up: how it died, as soon as that is told. `None`: it is not.
     fn death_of_server(&self, node: u32) -> Option<(u32, String)>;

@@ -71,7 +71,7 @@ fn message(choices: &mut Choices<'_>) -> FromRank {
                 },
             }
         }
-        2 => FromRank::Fetch { node: u32::from(choices.byte() % 4), nodes: u32::from(choices.byte()) },
+        2 => FromRank::Fetch { first: u32::from(choices.byte() % 4), count: u32::from(choices.byte()) },
         3 => FromRank::Abort { reason: "on purpose".to_owned(), status: i32::from(choices.byte()) },
         4 => FromRank::Waits { inquiry: u64::from(choices.byte() % 4), waits: Vec::new() },
         5 => FromRank::Orphaned,

@@ -57,7 +57,7 @@ fn message(kind: u8, choices: &mut Choices<'_>) -> FromRank {
     match kind {
         0..=3 => FromRank::Join { version: CONTROL_VERSION + u32::from(choices.byte() == 1), pid: 1 },
         4..=6 => FromRank::Publish { card: card(choices) },
-        7 | 8 => FromRank::Fetch { node: node(choices), nodes: choices.byte().into() },
+        7 | 8 => FromRank::Fetch { first: node(choices), count: choices.byte().into() },
         9 => FromRank::Abort { reason: text(choices), status: choices.word() as i32 },
         10 | 11 => FromRank::Leave { traffic: Vec::new(), network: Vec::new() },
         12 => {

@@ -570,7 +570,7 @@ impl PlayedRank {
         }
         let mut doors = Vec::new();
         for node in 0..2 {
-            self.say(&FromRank::Fetch { node, nodes: 1 });
+            self.say(&FromRank::Fetch { first: node, count: 1 });
             let ToRank::Cards { cards } = hear(&mut self.replies) else { panic!("the answer to Fetch is Cards") };
             doors.extend(cards.into_iter().map(|card| card.door));
         }

@@ -134,8 +134,11 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     Ok(all)
 }
 
-/// Puts a word of each rank into every other one and lets all meet once: microseconds until they have. That is how long it takes to connect
-/// each to each, in a job in which nobody has spoken to anybody yet. Collective.
+/// What [`contact`] measures, as lines call it, and how much each rank puts into each other.
+pub const CONTACT: (&str, u64) = ("scale_contact", 4);
+
+/// Each rank puts a word into each other one's part, then all meet: gives the microseconds that takes. To be called before anything else:
+/// connections that are open already cost nothing. Collective.
 ///
 /// # Errors
 /// Of the calls.

@@ -1,4 +1,4 @@
-//! `longarm-scale`: how long a job of so many ranks takes to start, to meet, to sum. See `longarm_sim::scale`.
+//! `longarm-scale`: how long a job of so many ranks takes to start, to meet, to sum, to connect. See `longarm_sim::scale`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use longarm_sim::scale::{Op, Wanted, contact, is_timer, measure};
+use longarm_sim::scale::{CONTACT, Op, Wanted, contact, is_timer, measure};
 use longarm_sim::user::RANKS_MAX;
 use longarm_sim::{Machine, run_on, simulated_time};
 use serde::Serialize;
@@ -17,7 +17,7 @@ Examples:
   longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
   longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
   longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
-  longarm run -n 256 --nodes 16 longarm-scale contact       # how long each takes to reach each other
+  longarm run -n 256 --nodes 16 longarm-scale contact       # how long it takes to connect each to each
   longarm-scale simulate >lines; longarm perf draw lines --plot pictures";
 
 /// Ranks of the jobs that are simulated where nobody says others.
@@ -37,7 +37,7 @@ enum What {
     Simulate(Simulate),
     /// The program of a real job, to be started by `longarm run`
     Measure(Measure),
-    /// The same, which measures only how long it takes to connect each rank to each other
+    /// The program of a real job that connects each rank to each other one, and times it; to be started by `longarm run`
     Contact(Contact),
 }
 
@@ -229,7 +229,7 @@ fn contact_here(arguments: &Contact) -> longarm::Result<()> {
     let began = Instant::now();
     let lat_us = contact(&world, || began.elapsed())?;
     if is_timer(&world) {
-        print_time(("longarm", arguments.on, world.size()), ("scale_contact", 4), lat_us);
+        print_time(("longarm", arguments.on, world.size()), CONTACT, lat_us);
     }
     Ok(world.finalize()?)
 }
