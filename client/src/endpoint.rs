@@ -51,6 +51,16 @@ use rejected::Rejected;
 pub(crate) use request::{Driven, Payload, Sending, Token};
 use state::State;
 
+/// An endpoint that may be slept on.
+pub(crate) struct Prepared {
+    /// `None` if the link has none, or the call that is to become one, or if there is neither.
+    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+    /// What to watch it for.
+    pub(crate) wanted: Interest,
+    /// Something is there already.
+    pub(crate) ready: bool,
+}
+
 /// See the module.
 pub struct Endpoint {
     peer: Peer,
@@ -103,12 +113,7 @@ impl Endpoint {
         self.published.broken.get()
     }
 
-    /// What to sleep on; `None` if the link has none, or the call that is to become one, or if there is neither.
-    pub(crate) fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        self.published.descriptor()
-    }
-
-    /// Whether there is a connection now. Without one, whoever waits drives the endpoint often: calls are made so.
+    /// Whether there is a connection now. Without one its server is called, by threads that drive the endpoint.
     pub(crate) fn is_up(&self) -> bool {
         self.published.has(Fact::UP)
     }
@@ -127,7 +132,7 @@ impl Endpoint {
         self.published.has(Fact::BUSY)
     }
 
-    /// Whether it is busy with more than acknowledgements that are due: what comes may be waited for.
+    /// Whether it is busy with more than acknowledgements that end nothing: what comes may be waited for.
     pub(crate) fn is_pressing(&self) -> bool {
         self.published.has(Fact::PRESSING)
     }
@@ -350,11 +355,13 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
-    /// Sees to it that the descriptor announces what comes. Gives what to watch it for, and whether something is there
-    /// already. `None`: another thread drives, and would find what the descriptor announces.
-    pub(crate) fn prepare_sleep(&self) -> Option<(Interest, bool)> {
+    /// For a thread that is about to sleep: sees to it that the descriptor, if there is one, announces what comes. `None`: another thread drives,
+    /// and would find what the descriptor announces.
+    pub(crate) fn prepare_sleep(&self) -> Option<Prepared> {
         let mut state = self.try_lock()?;
-        Some(state.connection.prepare_sleep(Interest { readable: true, writable: self.wants_write() }))
+        let (wanted, ready) = state.connection.prepare_sleep(Interest { readable: true, writable: self.wants_write() });
+        // Under the lock, so that it belongs to what is wanted of it.
+        Some(Prepared { descriptor: self.published.descriptor(), wanted, ready })
     }
 
     /// Sends what the link takes now. `None`: another thread drives.

@@ -694,6 +694,19 @@ mod tests {
     }
 
     #[test]
+    fn a_card_with_a_long_text_is_refused_as_many_may_go_in_one_message() {
+        let texts: [fn(&mut NodeCard) -> &mut String; 3] =
+            [|card| &mut card.address, |card| &mut card.host, |card| &mut card.door];
+        for text in texts {
+            let mut pair = Pair::new(2, 2);
+            pair.join_all();
+            let mut long = card(1);
+            *text(&mut long) = "x".repeat(5000);
+            assert!(pair.say(1, &FromRank::Publish { card: long }).is_some());
+        }
+    }
+
+    #[test]
     fn a_card_is_told_once_in_each_world_however_often_it_is_asked_for() {
         let mut pair = Pair::new(2, 2);
         pair.join_all();

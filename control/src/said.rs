@@ -34,7 +34,7 @@ pub fn waits(mut waits: Vec<Wait>) -> Vec<Wait> {
 
 /// Whether a card's texts are as short as addresses are.
 pub fn is_card_short(card: &NodeCard) -> bool {
-    card.address.len() <= CARD_TEXT_BYTES_MAX && card.door.len() <= CARD_TEXT_BYTES_MAX
+    [&card.address, &card.door, &card.host].into_iter().all(|text| text.len() <= CARD_TEXT_BYTES_MAX)
 }
 
 fn plain(text: &str, letters_max: usize) -> String {

@@ -57,7 +57,7 @@ impl Fact {
     pub(super) const REACHES: Fact = Fact(1 << 16);
     /// Transfers with no server involved are under way.
     pub(super) const TRANSFERS: Fact = Fact(1 << 17);
-    /// Busy with more than acknowledgements that are due.
+    /// Busy with more than acknowledgements that end nothing.
     pub(super) const PRESSING: Fact = Fact(1 << 18);
 
     /// An endpoint is occupied while one of these holds: waiting threads and the helper look at it.
@@ -165,8 +165,10 @@ impl Published {
         let outstanding = state.initiator.outstanding();
         let awaited = outstanding > state.acknowledgements.due || state.awaits_data();
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
-        let pressing = mail_waits || unsent || awaited || calling || state.acknowledgements.owes_for_streams();
-        let served = pressing || outstanding > 0;
+        let owes = state.acknowledgements.owes_for_streams();
+        // The owner of a payload waits for the acknowledgement behind it.
+        let pressing = mail_waits || unsent || awaited || calling || owes || state.outgoing.streams() > 0;
+        let served = mail_waits || unsent || awaited || calling || owes || outstanding > 0;
         let needs_helper = served || (transfers && state.transfers.need_driving(state.connection.link()));
         let replies_full = state.acknowledgements.is_full();
         let coalesces = alive && state.coalesces_more(self.buffered_bytes_max);

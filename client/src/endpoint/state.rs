@@ -353,10 +353,13 @@ impl State {
     pub(super) fn turn(&mut self, peer: &Peer, receive: bool) -> Result<Driven, LostHow> {
         self.corked = false;
         self.begin_coalesced();
-        if !self.connection.is_up() && !self.call(peer)? {
+        let was_up = self.connection.is_up();
+        if !was_up && !self.call(peer)? {
             return Ok(Driven::default());
         }
         match self.exchange(receive) {
+            // Somebody may wait for nothing but the connection, and another thread has made it.
+            Ok(driven) if !was_up => Ok(Driven { progress: true, completed: true, ..driven }),
             Ok(driven) if driven.progress => Ok(driven),
             Ok(driven) if !receive => Ok(driven),
             Ok(driven) => {

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use longarm_memory::RegionMut;
 use longarm_netmod::flow::Costs;
@@ -27,6 +28,8 @@ enum Answer {
     Giving(Reception, Arc<AtomicUsize>, Data),
     /// A wrong proof.
     Wrong,
+    /// Nothing for so many polls, with something to sleep on meanwhile, and then one that takes nothing and gives nothing.
+    Late { polls: u32, descriptor: OwnedFd },
 }
 
 /// The data of an answer.
@@ -60,15 +63,28 @@ impl Dial for Server {
 
 impl Dialing for Call {
     fn poll(&mut self) -> DialStep {
+        if let Some(Answer::Late { polls: polls @ 1.., .. }) = &mut self.0 {
+            *polls -= 1;
+            return DialStep::Pending;
+        }
         let (broken, sends, data, reception) = match self.0.take() {
             Some(Answer::Broken(reception)) => (true, None, None, reception),
             Some(Answer::Silent(reception)) => (false, None, None, reception),
             Some(Answer::Counting(reception, sends)) => (false, Some(sends), None, reception),
             Some(Answer::Giving(reception, sends, data)) => (false, Some(sends), Some(data), reception),
+            Some(Answer::Late { .. }) => (false, None, None, Reception::Fresh),
             Some(Answer::Wrong) => return DialStep::Failed { reason: "a wrong proof".into(), may_pass: false },
             None => return DialStep::Pending,
         };
         DialStep::Up { link: Box::new(TestLink { broken, sends, data, gives: VecDeque::new() }), reception }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(Answer::Late { descriptor, .. }) = &self.0 { Some(descriptor.as_fd()) } else { None }
+    }
+
+    fn prepare_sleep(&mut self) -> (Interest, bool) {
+        (Interest::WRITABLE, false)
     }
 }
 
@@ -96,7 +112,7 @@ impl Link for TestLink {
         if self.broken { Err(LinkError::Reset) } else { Ok(got) }
     }
 
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
@@ -227,6 +243,38 @@ fn an_endpoint_is_found_by_those_who_wait_exactly_while_it_has_something_to_do()
     assert!(occupied(&endpoint), "what was put has not arrived");
     endpoint.give_up(LostHow::Finalized);
     assert!(!occupied(&endpoint), "nothing goes through any more");
+}
+
+#[test]
+fn a_call_is_slept_on_until_the_connection_is_up_and_that_is_told_to_those_who_sleep() {
+    let (reader, _) = std::io::pipe().expect("a pipe");
+    let (endpoint, _) = timed(Answer::Late { polls: 2, descriptor: reader.into() });
+    let descriptor = || endpoint.prepare_sleep().expect("no other thread drives it").descriptor;
+    assert!(descriptor().is_none(), "nobody has called yet");
+    assert_eq!(endpoint.drive(), Some(Driven::default()));
+    let first = descriptor().expect("it is called");
+    assert_eq!(endpoint.prepare_sleep().map(|prepared| prepared.wanted), Some(Interest::WRITABLE));
+    assert_eq!(endpoint.drive(), Some(Driven::default()));
+    assert!(Arc::ptr_eq(&first, &descriptor().expect("the same call")), "it is duplicated once");
+    let driven = endpoint.drive().expect("no other thread drives it");
+    assert!(endpoint.is_up() && driven.completed && descriptor().is_none(), "the link has none");
+    assert_eq!(Arc::strong_count(&first), 1, "nobody else keeps the call's open");
+}
+
+#[test]
+fn an_acknowledgement_presses_only_if_the_owner_of_a_payload_waits_for_it() {
+    let (endpoint, _, target) = counted();
+    let request = |bytes| Request::Put { target, shape: Shape::contiguous(0, bytes), signal: None };
+    let payload = Payload::Copied(Region::from_slice(&[7; 8]), Cursor::new(Shape::contiguous(0, 8)));
+    assert!(endpoint.issue(&request(8), None, payload, Sending::Confirmed).is_ok());
+    assert!(endpoint.confirming().is_some() && endpoint.is_busy() && !endpoint.is_pressing());
+    let buffer = OriginBuffer::new(vec![7_u8; 100_000]);
+    let payload = Payload::Streamed(buffer.lender().hold(), Cursor::new(Shape::contiguous(0, 100_000)));
+    assert!(endpoint.issue(&request(100_000), None, payload, Sending::Later).is_ok());
+    endpoint.drive();
+    assert!(endpoint.confirming().is_some() && !endpoint.wants_write() && endpoint.is_pressing());
+    endpoint.give_up(LostHow::Finalized);
+    assert!(!endpoint.is_pressing());
 }
 
 #[test]

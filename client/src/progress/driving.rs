@@ -10,7 +10,7 @@ use super::Progress;
 use super::assist::{Assistant, Expecting};
 use super::pace::CALL_NAP;
 use super::watched::Watched;
-use crate::endpoint::{Driven, Endpoint};
+use crate::endpoint::{Driven, Endpoint, Prepared};
 
 /// As many calls a server counts as asked after it was asked.
 const ASKED_CALLS: u32 = 4;
@@ -104,13 +104,16 @@ impl Progress {
         let watched = self.occupied_endpoints().filter(|endpoint| concerns(endpoint));
         watched
             .map(|endpoint| {
-                let prepared = endpoint.prepare_sleep();
-                let (wanted, ready) = prepared.unwrap_or_default();
-                let (is_up, descriptor) = (endpoint.is_up(), endpoint.descriptor());
-                let mut flags = PollFlags::empty();
-                flags.set(PollFlags::IN, wanted.readable);
-                flags.set(PollFlags::OUT, wanted.writable);
-                Watched { is_up, is_driven_elsewhere: prepared.is_none(), descriptor, flags, ready }
+                let (is_up, is_first_call) = (endpoint.is_up(), !endpoint.is_known());
+                match endpoint.prepare_sleep() {
+                    None => Watched { is_up, is_first_call, is_driven_elsewhere: true, ..Watched::default() },
+                    Some(Prepared { descriptor, wanted, ready }) => {
+                        let mut flags = PollFlags::empty();
+                        flags.set(PollFlags::IN, wanted.readable);
+                        flags.set(PollFlags::OUT, wanted.writable);
+                        Watched { is_up, is_first_call, is_driven_elsewhere: false, descriptor, flags, ready }
+                    }
+                }
             })
             .collect()
     }
@@ -126,8 +129,7 @@ impl Progress {
         self.watched(concerns)
     }
 
-    /// Whether something is in progress towards a server to which there is no connection now: it is called, which takes
-    /// driving often.
+    /// Whether something is in progress towards a server to which there is no connection now: it is called.
     pub(crate) fn is_calling(&self) -> bool {
         self.occupied_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
     }

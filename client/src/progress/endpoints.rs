@@ -47,8 +47,11 @@ impl Progress {
 
     /// A node card has come. A call may have waited for it: the thread or helper that drives the call looks again.
     pub(crate) fn on_node_card(&self) {
-        self.sleepers.completed();
-        self.wake_helper_if_busy();
+        // Most come before they are needed.
+        if self.is_calling() {
+            self.sleepers.completed();
+            self.wake_helper_if_busy();
+        }
     }
 
     /// A rank died: its connections fail, and everybody who sleeps looks again. For the thread that hears of it, once it has

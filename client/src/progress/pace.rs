@@ -18,7 +18,7 @@ const DEVICE_ASSIST_AFTER: Duration = Duration::from_micros(60);
 const NAP: Duration = Duration::from_micros(200);
 /// The same, after many naps in vain.
 const NAP_MAX: Duration = Duration::from_millis(5);
-/// The same at sockets. Only mail of the node comes in a way that wakes no such sleeper, and waits so long at most.
+/// The same at sockets. Only mail of the node comes in a way that wakes no such sleeper, and waits so long at most, but for first calls.
 const SOCKET_NAP_MAX: Duration = Duration::from_micros(12_800);
 /// Each nap is so many times as long as the one before: a thread finds late what woke nobody, by as long as it has waited.
 const NAP_GROWTH: u32 = 2;
@@ -29,7 +29,7 @@ const SOCKET_NAP_GROWTH: u32 = 4;
 const NAP_STEPS_SKIPPED: u32 = 2;
 /// After so many naps each is as long as the last one.
 const NAP_STEPS_MAX: u32 = 5;
-/// How long the first sleep lasts at most while a server is being called.
+/// How long the first sleep lasts at most while a server is called and nothing tells how far that is.
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
 const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
@@ -137,12 +137,24 @@ impl Looking {
     }
 }
 
+/// What a nap is for, which says how long it is.
+#[derive(Clone, Copy, PartialEq)]
+enum Nap {
+    Memory,
+    Sockets,
+    FirstCall,
+    Call,
+    DrivenElsewhere,
+}
+
 /// The order of looking, yielding and sleeping.
 pub(crate) struct Pace {
     pub(crate) looks: u32,
     since: Option<Instant>,
     spin: Duration,
+    /// How many naps of this kind there were in a row.
     naps: u32,
+    nap: Nap,
     /// It has waited for longer than a moment, and looks after others' affairs too.
     pub(crate) assists: bool,
 }
@@ -157,7 +169,7 @@ pub(crate) enum Next {
 
 impl Pace {
     pub(crate) fn new(spin_us: u64) -> Pace {
-        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, assists: false }
+        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, nap: Nap::Memory, assists: false }
     }
 
     /// Whether it sleeps as soon as there is nothing: others want the processor.
@@ -198,11 +210,11 @@ impl Pace {
     /// How long the next sleep on these connections lasts at most.
     pub(crate) fn nap_on_links(&mut self, watched: &[Watched], unseen_max: Duration) -> Duration {
         if watched.iter().any(|watched| watched.is_driven_elsewhere) {
-            self.next_nap(DRIVEN_ELSEWHERE_NAP, NAP_GROWTH)
+            self.next_nap(Nap::DrivenElsewhere)
         } else if watched.iter().any(Watched::lacks_descriptor) {
             self.call_nap(unseen_max)
-        } else if watched.iter().any(|watched| !watched.is_up) {
-            self.woken_call_nap().min(unseen_max)
+        } else if self.sleeps_at_once() && watched.iter().any(|watched| watched.is_first_call) {
+            self.next_nap(Nap::FirstCall).min(unseen_max)
         } else {
             self.socket_nap(unseen_max)
         }
@@ -211,35 +223,39 @@ impl Pace {
     /// The length of the next sleep, which grows from one to the next: many sleepers that wake in vain leave no processor to whoever is to
     /// answer them.
     pub(crate) fn nap(&mut self) -> Duration {
-        self.next_nap(NAP, NAP_GROWTH).min(NAP_MAX)
+        self.next_nap(Nap::Memory).min(NAP_MAX)
     }
 
-    /// The same while a server is being called whose call has a descriptor, which wakes this thread. By the clock come only mail of the node, the
-    /// call's own deadline, and the attempt by the next address: none is urgent. Where threads outnumber processors it begins with the longest
-    /// nap, as the server may have hundreds of others to serve.
-    fn woken_call_nap(&mut self) -> Duration {
-        if self.sleeps_at_once() {
-            self.naps = NAP_STEPS_MAX;
-        }
-        self.next_nap(NAP, SOCKET_NAP_GROWTH)
-    }
-
-    /// The same at sockets, at most as long as nobody may look at connections. Where threads outnumber processors an answer takes a while,
-    /// and the first naps would be in vain.
+    /// The same at sockets, at most as long as nobody may look at connections.
     pub(crate) fn socket_nap(&mut self, unseen_max: Duration) -> Duration {
-        if self.sleeps_at_once() {
-            self.naps = self.naps.max(NAP_STEPS_SKIPPED);
-        }
-        self.next_nap(NAP, SOCKET_NAP_GROWTH).min(SOCKET_NAP_MAX).min(unseen_max)
+        self.next_nap(Nap::Sockets).min(SOCKET_NAP_MAX).min(unseen_max)
     }
 
     /// The same while a server is being called and nothing tells how far that is: at first as short as most calls. Where hundreds of ranks
     /// call at once, those that wait leave the processors to the servers that they call.
     pub(crate) fn call_nap(&mut self, unseen_max: Duration) -> Duration {
-        self.next_nap(CALL_NAP, NAP_GROWTH).min(unseen_max)
+        self.next_nap(Nap::Call).min(unseen_max)
     }
 
-    fn next_nap(&mut self, first: Duration, growth: u32) -> Duration {
+    fn next_nap(&mut self, nap: Nap) -> Duration {
+        if std::mem::replace(&mut self.nap, nap) != nap {
+            self.naps = 0;
+        }
+        let (first, growth) = match nap {
+            Nap::Memory => (NAP, NAP_GROWTH),
+            Nap::Sockets | Nap::FirstCall => (NAP, SOCKET_NAP_GROWTH),
+            Nap::Call => (CALL_NAP, NAP_GROWTH),
+            Nap::DrivenElsewhere => (DRIVEN_ELSEWHERE_NAP, NAP_GROWTH),
+        };
+        let skipped = match nap {
+            // Where threads outnumber processors an answer takes a while, and the first naps would be in vain.
+            Nap::Sockets if self.sleeps_at_once() => NAP_STEPS_SKIPPED,
+            // The call has a descriptor, which wakes this thread. By the clock come only mail of the node, the call's own deadline, and the
+            // attempt by the next address: none is urgent, and the server may have hundreds of others to serve.
+            Nap::FirstCall => NAP_STEPS_MAX,
+            _ => 0,
+        };
+        self.naps = self.naps.max(skipped);
         let nap = first * growth.pow(self.naps);
         self.naps = (self.naps + 1).min(NAP_STEPS_MAX);
         nap
@@ -253,8 +269,6 @@ pub(crate) fn drive_for<'a>(endpoint: &'a Endpoint, expecting: Option<&Expecting
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::PollFlags;
-
     use super::*;
 
     fn milliseconds(mut pace: Pace, nap: impl Fn(&mut Pace) -> Duration) -> Vec<f64> {
@@ -282,19 +296,35 @@ mod tests {
 
     #[test]
     fn the_nap_on_several_connections_is_that_of_the_one_that_needs_a_look_soonest() {
-        let watched = |is_up, has_descriptor: bool| {
+        let descriptor = || {
             let (reader, _) = std::io::pipe().expect("a pipe");
-            let descriptor = has_descriptor.then(|| std::sync::Arc::new(reader.into()));
-            Watched { is_up, is_driven_elsewhere: false, descriptor, flags: PollFlags::empty(), ready: false }
+            Some(std::sync::Arc::new(reader.into()))
         };
-        let (up, called, called_without) = (|| watched(true, true), || watched(false, true), || watched(false, false));
-        let driven_elsewhere = || Watched { is_driven_elsewhere: true, ..up() };
-        let on = |watched: [Watched; 2]| {
-            milliseconds(Pace::new(0), |pace| pace.nap_on_links(&watched, Duration::from_millis(93)))
+        let up = || Watched { is_up: true, descriptor: descriptor(), ..Watched::default() };
+        let called_again = || Watched { descriptor: descriptor(), ..Watched::default() };
+        let first_called = || Watched { is_first_call: true, ..called_again() };
+        let called_without = || Watched { is_first_call: true, ..Watched::default() };
+        let driven_elsewhere = || Watched { is_up: true, is_driven_elsewhere: true, ..Watched::default() };
+        let on = |spin_us, watched: [Watched; 2]| {
+            milliseconds(Pace::new(spin_us), |pace| pace.nap_on_links(&watched, Duration::from_millis(93)))
         };
-        assert_eq!(on([up(), up()]), [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8]);
-        assert_eq!(on([up(), called()]), [93.0; 7], "a call that has a descriptor wakes its caller");
-        assert_eq!(on([called(), called_without()])[..3], [1.0, 2.0, 4.0]);
-        assert_eq!(on([called_without(), driven_elsewhere()])[..4], [0.05, 0.1, 0.2, 0.4]);
+        let with_processors = [0.2, 0.8, 3.2, 12.8, 12.8, 12.8, 12.8];
+        let without = [3.2, 12.8, 12.8, 12.8, 12.8, 12.8, 12.8];
+        for (spin_us, at_sockets) in [(100, with_processors), (0, without)] {
+            assert_eq!(on(spin_us, [up(), up()]), at_sockets);
+            assert_eq!(on(spin_us, [up(), called_again()]), at_sockets);
+            assert_eq!(on(spin_us, [first_called(), called_without()])[..3], [1.0, 2.0, 4.0]);
+            assert_eq!(on(spin_us, [called_without(), driven_elsewhere()])[..4], [0.05, 0.1, 0.2, 0.4]);
+        }
+        assert_eq!(on(0, [up(), first_called()]), [93.0; 7], "a call that has a descriptor wakes its caller");
+        assert_eq!(
+            on(100, [up(), first_called()]),
+            with_processors,
+            "where there are processors it costs nothing to look"
+        );
+        let mut pace = Pace::new(0);
+        let mut on = |watched: Watched| pace.nap_on_links(&[watched], Duration::from_millis(93)).as_secs_f64() * 1e3;
+        let naps = [on(first_called()), on(called_without()), on(driven_elsewhere()), on(driven_elsewhere()), on(up())];
+        assert_eq!(naps, [93.0, 1.0, 0.05, 0.1, 3.2], "naps of one kind do not lengthen those of another");
     }
 }

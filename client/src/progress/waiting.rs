@@ -233,11 +233,12 @@ impl Client {
             return false;
         };
         self.progress.sleepers.enter(&waker);
+        let watched = self.progress.watched_after_calls(|endpoint| drive.is_woken_by(endpoint));
+        // Behind that: it may have driven what this thread waits for.
         let was_over = is_over();
         let mut rung = true;
         if !was_over {
             let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            let watched = self.progress.watched_after_calls(|endpoint| drive.is_woken_by(endpoint));
             events.extend(watched.iter().filter_map(Watched::poll));
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;

@@ -9,6 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 pub(crate) struct Watched {
     /// Without a link its server is called.
     pub(crate) is_up: bool,
+    /// There has never been a link.
+    pub(crate) is_first_call: bool,
     /// Another thread drives it. Its descriptor may announce what that thread is about to take in: a sleep on it would end in vain again and
     /// again, and perhaps keep that very thread from a processor.
     pub(crate) is_driven_elsewhere: bool,
@@ -18,11 +20,23 @@ pub(crate) struct Watched {
     pub(crate) ready: bool,
 }
 
+impl Default for Watched {
+    fn default() -> Watched {
+        Watched {
+            is_up: false,
+            is_first_call: false,
+            is_driven_elsewhere: false,
+            descriptor: None,
+            flags: PollFlags::empty(),
+            ready: false,
+        }
+    }
+}
+
 impl Watched {
     /// What to poll, if there is something.
     pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
-        let descriptor = self.descriptor.as_ref().filter(|_| !self.is_driven_elsewhere);
-        descriptor.map(|descriptor| PollFd::new(&**descriptor, self.flags))
+        self.descriptor.as_ref().map(|descriptor| PollFd::new(&**descriptor, self.flags))
     }
 
     /// Whether nothing tells this thread that it can go on: no other thread drives it, and there is no descriptor to poll.
