@@ -164,7 +164,8 @@ impl Client {
     }
 
     /// The connection over which a run of a living rank of another node is reached, if there is one and nothing is wrong with the
-    /// run. `None`: [`Client::path`] opens it, or finds out what is wrong.
+    /// run. `None`: [`Client::path`] opens it, or finds out what is wrong. Inlined always, as all that coalesces a small put: with calls
+    /// it takes 425 instructions in place of 399.
     #[inline(always)]
     pub(crate) fn open_path(&self, aim: Aim<'_>, run: Run) -> Option<&Endpoint> {
         let Aim { operation, window, rank } = aim;

@@ -166,9 +166,10 @@ impl Published {
         let awaited = outstanding > state.acknowledgements.due || state.awaits_data();
         // Who waits for the owner of a payload that is sent has to find that nobody has asked for it yet.
         let owes = state.acknowledgements.owes_for_streams();
+        let moves = mail_waits || unsent || awaited || calling || owes;
         // The owner of a payload waits for the acknowledgement behind it.
-        let pressing = mail_waits || unsent || awaited || calling || owes || state.outgoing.streams() > 0;
-        let served = mail_waits || unsent || awaited || calling || owes || outstanding > 0;
+        let pressing = moves || state.outgoing.streams() > 0;
+        let served = moves || outstanding > 0;
         let needs_helper = served || (transfers && state.transfers.need_driving(state.connection.link()));
         let replies_full = state.acknowledgements.is_full();
         let coalesces = alive && state.coalesces_more(self.buffered_bytes_max);

@@ -77,7 +77,7 @@ impl Progress {
 
     /// Somebody wants to hear of what is in progress without waiting in a call: the helper drives it.
     pub(crate) fn keep_moving(self: &Arc<Self>) {
-        if self.occupied_endpoints().any(Endpoint::needs_helper) {
+        if self.is_helper_needed() {
             self.hand_to_helper();
         }
     }
@@ -124,7 +124,7 @@ impl Progress {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        if self.helper.thread.get().is_some() && self.occupied_endpoints().any(Endpoint::needs_helper) {
+        if self.helper.thread.get().is_some() && self.is_helper_needed() {
             self.helper.wake();
         }
     }
@@ -150,6 +150,11 @@ impl Progress {
     fn awaits_others(&self) -> bool {
         let awaited: Vec<Awaited> = self.waits.list().into_iter().map(|wait| wait.awaited).collect();
         !self.awaited_endpoints(&awaited).is_empty()
+    }
+
+    /// Whether something is in progress that the helper drives while no thread of the program does.
+    fn is_helper_needed(&self) -> bool {
+        self.occupied_endpoints().any(Endpoint::needs_helper)
     }
 
     /// Whether requests are corked.
@@ -187,7 +192,7 @@ fn run(progress: &Weak<Progress>) {
         }
         // A thread that waits drives what it waits for; what is corked for another node is sent from here.
         let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.is_any_corked();
-        let idle = steps_aside() || !progress.occupied_endpoints().any(Endpoint::needs_helper);
+        let idle = steps_aside() || !progress.is_helper_needed();
         // What is corked gets company before it is sent.
         if !idle && progress.is_any_corked() {
             std::thread::sleep(CORK_TIME);
@@ -204,8 +209,8 @@ fn run(progress: &Weak<Progress>) {
         // that became busy before and its look at `parked` after. Also where some endpoints are watched: another one
         // may start, or one of them may have more to send.
         fence(Ordering::SeqCst);
-        let work = idle && !steps_aside() && progress.occupied_endpoints().any(Endpoint::needs_helper);
-        let unacknowledged = progress.occupied_endpoints().any(|endpoint| endpoint.is_unacknowledged());
+        let work = idle && !steps_aside() && progress.is_helper_needed();
+        let unacknowledged = progress.occupied_endpoints().any(Endpoint::is_unacknowledged);
         if unacknowledged || !idle || progress.awaits_others() {
             idle_looks = 0;
             progress.helper.retired.store(false, Ordering::SeqCst);

@@ -245,8 +245,7 @@ impl Client {
             } else if !watched.iter().any(|watched| watched.is_up && watched.lacks_descriptor()) {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
                 // interrupted sleep is a short one.
-                let looks_by_clock = watched.iter().any(|watched| watched.is_driven_elsewhere || !watched.is_up);
-                let naps = looks_by_clock || self.local.layout.rank_count() > 1;
+                let naps = self.local.layout.rank_count() > 1;
                 let nap = naps.then(|| pace.nap_on_links(&watched, self.progress.unseen_max()));
                 let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
                 let _ = rustix::event::poll(&mut events, nap.as_ref());

@@ -206,13 +206,9 @@ impl Watched {
                     assert!((self.started.insert(to) || again) && start.rank == to && start.is_sound(), "{start:?}");
                 }
                 ToRank::Cards { cards } => {
-                    for card in cards {
-                        assert!(card.node < self.ranks);
-                        assert!(
-                            self.cards.insert((to, card.node)),
-                            "rank {to} gets the card of node {} once",
-                            card.node
-                        );
+                    for NodeCard { node, .. } in cards {
+                        assert!(node < self.ranks);
+                        assert!(self.cards.insert((to, node)), "rank {to} gets the card of node {node} once");
                     }
                 }
                 ToRank::Died { rank, .. } => {
