@@ -69,7 +69,7 @@ impl Client {
         source: OriginBytes<'_>,
     ) -> bool {
         let Some(part) = window.at_once(&self.local.failures, rank) else { return false };
-        let mut accumulator = part.accumulator(operator, self.local.segment.stripes(), self.local.layout.me());
+        let mut accumulator = part.accumulator(operator, self.local.stripes(), self.local.layout.me());
         if accumulator.grid(grid, source.region()).is_err() {
             return false;
         }
@@ -88,12 +88,10 @@ impl Client {
         (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if let Some(part) = window.at_once(&self.local.failures, rank) {
-            let me = self.local.layout.me();
-            if part.accumulate(offset, kernel, scale, source.region(), &self.local.segment.stripes(), me).is_ok() {
-                self.local.count(rank, CounterKind::Accumulate, source.len() as u64);
-                return Ok(());
-            }
+        if let Some(part) = window.at_once(&self.local.failures, rank)
+            && self.local.accumulate(part, (rank, offset), (kernel, scale), source.region())
+        {
+            return Ok(());
         }
         self.accumulate_long(window, rank, offset, (kernel, scale), source)
     }

@@ -96,6 +96,12 @@ impl Client {
         &self.local.layout
     }
 
+    /// What this process knows by itself.
+    #[inline]
+    pub fn local(&self) -> &Local {
+        &self.local
+    }
+
     /// Who is known to be dead.
     pub fn failures(&self) -> &Failures {
         &self.local.failures

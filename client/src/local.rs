@@ -8,8 +8,9 @@ pub(crate) mod out_of_reach;
 
 use std::sync::Arc;
 
-use longarm_proto::Rank;
-use longarm_shm::{CounterKind, Eventcounts, NodeSegment, OwnCounters, thread};
+use longarm_memory::Region;
+use longarm_proto::{Kernel, Rank, Scale};
+use longarm_shm::{CounterKind, Eventcounts, NodeSegment, NodeStripes, OwnCounters, Stripes, Window, thread};
 
 use crate::completion::{Completion, Outcome};
 use crate::error::{Lost, LostHow, Operation, TransferError};
@@ -19,12 +20,13 @@ use flag_barriers::FlagBarriers;
 use layout::Layout;
 use out_of_reach::OutOfReach;
 
-/// See the module.
-pub(crate) struct Local {
+/// See the module. What stands above may look at it on its own way to mapped memory, and remember where it is.
+pub struct Local {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
     eventcounts: Eventcounts,
+    stripes: NodeStripes,
     /// Where the ranks of this node meet.
     pub(crate) node_barriers: FlagBarriers,
     /// Where they combine updates, if there are several.
@@ -43,6 +45,7 @@ impl Local {
         Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
             eventcounts: segment.eventcounts(),
+            stripes: segment.node_stripes(),
             node_barriers: FlagBarriers::of_node(&segment, &layout),
             combining: Combining::of_node(&segment, &layout, failures.survivors_go_on()),
             all_are_here: (0..layout.rank_count())
@@ -92,9 +95,38 @@ impl Local {
         self.segment.eventcount(self.layout.local_of(self.layout.me()))
     }
 
+    /// Whether operations may go to mapped memory of a rank without further questions: it is not known to be dead.
+    #[inline]
+    pub fn is_undisturbed(&self, rank: Rank) -> bool {
+        !self.failures.is_dead(rank)
+    }
+
+    /// The stripe locks of this node.
+    #[inline(always)]
+    pub(crate) fn stripes(&self) -> Stripes<'_> {
+        self.stripes.get()
+    }
+
+    /// Accumulates one run in the mapped part of a rank, from `offset` on. False: nothing was touched, and the long way finds out what is
+    /// wrong. The scale is lent, not copied: a wide load right after the narrow stores that made it would stall.
+    #[inline(always)]
+    pub fn accumulate(
+        &self,
+        part: Window<'_>,
+        (rank, offset): (Rank, u64),
+        (kernel, scale): (Kernel, &Scale),
+        source: Region<'_>,
+    ) -> bool {
+        let done = part.accumulate(offset, kernel, scale, source, &self.stripes(), self.layout.me()).is_ok();
+        if done {
+            self.count(rank, CounterKind::Accumulate, source.len() as u64);
+        }
+        done
+    }
+
     /// Counts an operation.
     #[inline]
-    pub(crate) fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
+    pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
         self.counters.add(peer, kind, bytes, thread::current() == self.main_thread);
     }
 
@@ -107,7 +139,7 @@ impl Local {
 
     /// Wakes a rank of this node that sleeps until its windows change. After a sequentially consistent read-modify-write.
     #[inline]
-    pub(crate) fn ring_window(&self, rank: Rank) {
+    pub fn ring_window(&self, rank: Rank) {
         self.eventcounts.window(self.layout.local_of(rank)).notify_if_sleeping_after_rmw();
     }
 

@@ -17,6 +17,7 @@ use crate::client::Client;
 use crate::completion::{Completion, Outcome};
 use crate::endpoint::{Payload, Sending, Token};
 use crate::error::{Lost, LostHow, MutexError, Operation};
+use crate::local::Local;
 use crate::mutex_line::{LineHere, MUTEX_BYTES};
 use crate::path::{Aim, Location};
 use crate::progress::pace::{Drive, Looking, drive_for};
@@ -39,6 +40,16 @@ pub struct Taken<'a> {
     word: Option<Word<'a>>,
 }
 
+/// A mutex that is mapped here, for callers who come back to it: on the way from a call to its word lie ten loads, each of which waits for the one
+/// before, and none of them begins before the exchange of the last call is done.
+#[derive(Clone, Copy)]
+pub struct MutexHere<'a> {
+    local: &'a Local,
+    window: &'a ClientWindow,
+    host: Rank,
+    word: Word<'a>,
+}
+
 /// What came of the beginning of a lock.
 pub enum LockBegun<'a> {
     /// It is taken.
@@ -51,6 +62,30 @@ impl Taken<'_> {
     /// One of which nothing else is known.
     pub const fn somehow(previous_holder_died: bool) -> Self {
         Taken { previous_holder_died, word: None }
+    }
+}
+
+impl MutexHere<'_> {
+    /// Takes it if it is free and nothing is wrong. False: nothing was done, as for [`Client::lock_at_once`].
+    #[inline(always)]
+    pub fn lock_at_once(&self) -> bool {
+        let taken = self.exchange(0, mutex_word(self.local.layout.me()));
+        if taken {
+            self.local.count(self.host, CounterKind::Lock, 0);
+        }
+        taken
+    }
+
+    /// Gives it back if this rank has it, nobody waits for it and nothing is wrong. False: nothing was done, as for [`Client::unlock_at_once`].
+    #[inline(always)]
+    pub fn unlock_at_once(&self) -> bool {
+        self.exchange(mutex_word(self.local.layout.me()), 0)
+    }
+
+    #[inline(always)]
+    fn exchange(&self, from: u32, to: u32) -> bool {
+        let nothing_wrong = self.local.is_undisturbed(self.host) && !self.window.is_freed();
+        nothing_wrong && self.word.compare_exchange(from, to).is_ok()
     }
 }
 
@@ -112,6 +147,12 @@ impl Client {
     #[inline(always)]
     fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
         home.window.at_once(&self.local.failures, host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
+    }
+
+    /// A mutex, if it is mapped here and nothing is wrong.
+    pub fn mutex_here<'a>(&'a self, home: &'a MutexHome, host: Rank, number: u64) -> Option<MutexHere<'a>> {
+        let word = self.word_here(home, host, number)?;
+        Some(MutexHere { local: &self.local, window: &home.window, host, word })
     }
 
     #[inline(never)]

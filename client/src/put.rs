@@ -355,7 +355,7 @@ impl Client {
                 }
             }
             Writing::Accumulate(kernel, scale) => {
-                let (stripes, me) = (self.local.segment.stripes(), self.local.layout.me());
+                let (stripes, me) = (self.local.stripes(), self.local.layout.me());
                 let mut accumulator = part.accumulator((kernel, scale), stripes, me);
                 let mut run =
                     |here, there: Run| accumulator.run(there.offset, taken(source, here)).expect("checked before");

@@ -7,28 +7,31 @@
 //! Rust programs do not need this module.
 
 mod clock;
+mod known_mutex;
 mod letters;
 mod symmetric;
 
 use std::sync::Arc;
 
-pub use longarm_client::{Completion, CompletionPart, Lender, LenderMut, OriginBytes, OriginBytesMut, Shapes};
+pub use longarm_client::{Completion, CompletionPart, Lender, LenderMut, Local, OriginBytes, OriginBytesMut, Shapes};
 pub use longarm_memory::{Grid, Ranges, Region, RegionMut, Step};
 pub use longarm_proto::{
-    AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rmw, RmwOp, RmwWidth, Run, Scale, Shape, ShapeError,
-    SignalOp, Strided,
+    AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rank, Rmw, RmwOp, RmwWidth, Run, Scale, Shape,
+    ShapeError, SignalOp, Strided,
 };
+/// One instruction on a word that is mapped here.
+pub use longarm_shm::amo;
 /// Atomics, for the state of an interface.
 pub use longarm_shm::sync;
-pub use longarm_shm::{CounterKind, flag_barrier};
+pub use longarm_shm::{CounterKind, Window as Part, flag_barrier};
 
 pub use clock::elapsed_s;
+pub use known_mutex::KnownMutex;
 pub use symmetric::ExposedForGood;
 
 pub use crate::window::MemoryOfNodes;
 
 use longarm_client::{Awaited, Client};
-use longarm_proto::Rank;
 
 use crate::error::{CollectiveError, Operation, RmwError, TransferError};
 use crate::group::Group;
@@ -75,12 +78,20 @@ impl Window<u8> {
     /// # Errors
     /// [`TransferError`]: there is no such part, or it cannot be mapped.
     pub fn pointer_at(&self, rank: u32) -> Result<Option<*mut u8>, TransferError> {
+        Ok(self.part_at(rank)?.map(|part| part.start_pointer()))
+    }
+
+    /// The part of a rank, mapped in this process. `None` if it is on another node.
+    ///
+    /// # Errors
+    /// As [`Window::pointer_at`].
+    pub fn part_at(&self, rank: u32) -> Result<Option<Part<'_>>, TransferError> {
         let window = &self.shared.client;
         if window.bytes_of(Rank(rank)).is_none() {
             let (operation, ranks) = (Operation::Get, self.client().layout().rank_count());
             return Err(TransferError::NoSuchRank { operation, rank: Rank(rank), ranks });
         }
-        Ok(window.part_here(Operation::Get, Rank(rank))?.map(|part| part.start_pointer()))
+        window.part_here(Operation::Get, Rank(rank))
     }
 
     /// Leaves the parts of this node out of a core dump of this process: for large ones that are hardly used, all of which a
@@ -112,10 +123,11 @@ impl Window<u8> {
         self.client().put_together(&self.shared.client, Rank(rank), offset, source)
     }
 
-    /// Whether operations may go to the mapped memory of a rank's part without further questions: it has not died.
+    /// What this process knows by itself, for those who look at it in every call: from the window it is four loads away, each of which waits
+    /// for the one before. It stays where it is as long as the window does.
     #[inline]
-    pub fn is_undisturbed(&self, rank: u32) -> bool {
-        !self.client().failures().is_dead(Rank(rank))
+    pub fn local(&self) -> &Local {
+        self.client().local()
     }
 
     /// Counts an operation that the caller did itself on mapped memory.

@@ -368,6 +368,7 @@ impl World {
     ///
     /// # Errors
     /// [`TransferError::Refused`] for an earlier operation without an answer of its own, [`TransferError::Lost`].
+    #[inline]
     pub fn quiet_rank(&self, rank: u32) -> Result<(), TransferError> {
         self.inner.client.quiet_rank(Rank(rank))
     }

@@ -10,6 +10,7 @@ use crate::eventcount::{Eventcount, EventcountWord};
 use crate::flag_barrier::{Board, Lines};
 use crate::layout::NodeSegment;
 use crate::segment::Shareable;
+use crate::stripe::{STRIPE_COUNT, StripeWord, Stripes};
 
 // SAFETY: `repr(C)`, one atomic and padding that nobody reads.
 unsafe impl Shareable for Entry {}
@@ -47,6 +48,11 @@ impl NodeSegment {
     /// The eventcounts of all ranks of this node.
     pub fn eventcounts(self: &Arc<Self>) -> Eventcounts {
         Eventcounts(Found::new(self.eventcount_words().as_chunks().0, Arc::clone(self)))
+    }
+
+    /// The stripe locks of this node.
+    pub fn node_stripes(self: &Arc<Self>) -> NodeStripes {
+        NodeStripes(Found::new(self.stripe_words().as_chunks().0, Arc::clone(self)))
     }
 
     /// Where the ranks of this node meet.
@@ -112,6 +118,18 @@ impl Eventcounts {
     #[inline]
     pub fn window(&self, local: u32) -> Eventcount<'_> {
         self.0.eventcount(local, 1)
+    }
+}
+
+/// The stripe locks of this node. Their number is a part of the type, so that nothing has to be counted on the way to one.
+#[derive(Debug)]
+pub struct NodeStripes(Found<[StripeWord; STRIPE_COUNT]>);
+
+impl NodeStripes {
+    /// As [`NodeSegment::stripes`].
+    #[inline(always)]
+    pub fn get(&self) -> Stripes<'_> {
+        Stripes::new(self.0.at(0))
     }
 }
 

@@ -289,7 +289,11 @@ impl NodeSegment {
     /// The stripe locks of this node.
     #[inline]
     pub fn stripes(&self) -> Stripes<'_> {
-        Stripes::new(self.part(self.layout.stripes, STRIPE_COUNT as u32))
+        Stripes::new(self.stripe_words())
+    }
+
+    pub(crate) fn stripe_words(&self) -> &[StripeWord] {
+        self.part(self.layout.stripes, STRIPE_COUNT as u32)
     }
 
     /// The counters of a local rank.

@@ -53,6 +53,7 @@ impl<'a> Stripes<'a> {
     /// # Panics
     ///
     /// If their number is no power of two.
+    #[inline]
     pub fn new(words: &'a [StripeWord]) -> Self {
         assert!(words.len().is_power_of_two(), "stripe locks are a power of two in number");
         Stripes { words }

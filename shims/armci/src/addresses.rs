@@ -15,9 +15,11 @@
 //! state in which it was found, which the epoch tells.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 
 use longarm::Window;
 use longarm::ffi::sync::{AtomicU64, Ordering};
+use longarm::ffi::{CounterKind, Kernel, Local, Part as MappedPart, Rank, Region, Scale};
 use parking_lot::RwLock;
 
 /// Parts that each thread remembers.
@@ -56,12 +58,24 @@ struct Recent {
     bytes: u64,
     /// Where it is mapped here; null if it is on another node, or could not be mapped.
     base: *mut u8,
+    /// The same, for what is done under locks that lie elsewhere. Used as long as the window is.
+    part: Option<MappedPart<'static>>,
     /// Kept alive by the place of the same number in `OWNERS`.
     window: *const Window<u8>,
+    /// The window's: [`Window::local`].
+    local: *const Local,
 }
 
-const NOTHING: Recent =
-    Recent { epoch: 0, rank: 0, start: 0, bytes: 0, base: std::ptr::null_mut(), window: std::ptr::null() };
+const NOTHING: Recent = Recent {
+    epoch: 0,
+    rank: 0,
+    start: 0,
+    bytes: 0,
+    base: std::ptr::null_mut(),
+    part: None,
+    window: std::ptr::null(),
+    local: std::ptr::null(),
+};
 
 thread_local! {
     // Plain words without a destructor: found without asking whether they are initialised.
@@ -85,13 +99,60 @@ fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Bytes of a part that is mapped here, for a call that neither waits nor looks up another address.
+/// Bytes of a part, for a call that neither waits nor looks up another address.
+#[derive(Clone, Copy)]
 pub(crate) struct Direct<'a> {
     /// Where the address is mapped; null if it is not.
     pub(crate) start: *mut u8,
     /// Bytes from the start of the part to the address.
     pub(crate) offset: u64,
-    pub(crate) window: &'a Window<u8>,
+    recent: &'a Recent,
+}
+
+impl<'a> Direct<'a> {
+    /// Whose part it is: a rank that there is.
+    #[inline(always)]
+    pub(crate) fn rank(&self) -> u32 {
+        self.recent.rank
+    }
+
+    #[inline(always)]
+    pub(crate) fn window(&self) -> &'a Window<u8> {
+        // SAFETY: the box in `OWNERS` keeps the window, and only this thread takes it out: by a lookup that misses or by a
+        // removal, which the contract of `known` excludes while this is used.
+        unsafe { &*self.recent.window }
+    }
+
+    #[inline(always)]
+    fn local(&self) -> &'a Local {
+        // SAFETY: as for the window, as long as which it stays.
+        unsafe { &*self.recent.local }
+    }
+
+    /// Whether an operation may go to the bytes at once: they are mapped here, and their owner is not known to be dead.
+    #[inline(always)]
+    pub(crate) fn may_be_touched(&self) -> bool {
+        !self.start.is_null() && self.local().is_undisturbed(Rank(self.rank()))
+    }
+
+    /// Accumulates here. False: nothing was touched, and the long way finds out what is wrong.
+    #[inline(always)]
+    pub(crate) fn accumulate(&self, operator: (Kernel, &Scale), source: Region<'_>) -> bool {
+        let target = (Rank(self.rank()), self.offset);
+        self.recent.part.is_some_and(|part| self.local().accumulate(part, target, operator, source))
+    }
+
+    /// Wakes the owner, if it sleeps until its windows change: after a read-modify-write.
+    #[inline(always)]
+    pub(crate) fn ring(&self) {
+        self.local().ring_window(Rank(self.rank()));
+    }
+
+    /// Counts an operation that was done on them here.
+    #[inline(always)]
+    pub(crate) fn count(&self, kind: CounterKind, bytes: usize) {
+        self.local().count(Rank(self.rank()), kind, bytes as u64);
+    }
 }
 
 impl Addresses {
@@ -121,39 +182,40 @@ impl Addresses {
         Some(part.window)
     }
 
-    /// The bytes, if this thread has used their part before, it is mapped here, and they are inside.
+    /// The bytes, if this thread has used their part before, it is mapped here, they are inside, and nothing keeps an operation from
+    /// going there at once.
     ///
     /// # Safety
     /// As [`Addresses::known`].
     #[inline(always)]
-    pub(crate) unsafe fn direct<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+    pub(crate) unsafe fn direct<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<Direct<'a>> {
         // SAFETY: this function's own contract.
-        unsafe { self.known(rank, address, bytes) }.filter(|known| !known.start.is_null())
+        unsafe { self.known(proc, address, bytes) }.filter(|known| known.may_be_touched())
     }
 
-    /// The bytes, if this thread has used their part before and they are inside; no start if the part is not mapped here.
+    /// The bytes, if this thread has used their part before and they are inside; no start if the part is not mapped here. What is
+    /// remembered is a process's that there is, so nobody has to look at the number before.
     ///
     /// # Safety
     /// The window of the result is not used after this thread has looked up another address or removed a part: the
     /// caller neither does so nor waits, because handlers of messages run while a thread waits.
     #[inline(always)]
-    pub(crate) unsafe fn known<'a>(&self, rank: u32, address: usize, bytes: usize) -> Option<Direct<'a>> {
+    pub(crate) unsafe fn known<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<Direct<'a>> {
+        let rank = proc.cast_unsigned();
         // PAIR epoch.
         let epoch = self.epoch.load(Ordering::Acquire);
         let recent: *const [Cell<Recent>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
         // SAFETY: the place of a living thread lives as long as its thread, which is running this.
         let recent = unsafe { &*recent };
         for known in recent {
-            let known = known.get();
+            // SAFETY: only a lookup that misses or a removal writes there, which this function's contract excludes while it is used.
+            let known = unsafe { &*known.as_ptr() };
             let offset = address.wrapping_sub(known.start) as u64;
             let inside = offset < known.bytes && bytes as u64 <= known.bytes - offset;
             if inside && known.rank == rank && known.epoch == epoch {
                 let mapped = !known.base.is_null();
                 let start = if mapped { known.base.wrapping_add(offset as usize) } else { known.base };
-                // SAFETY: the box in `OWNERS` keeps the window, and only this thread takes it out: by a lookup that
-                // misses or by a removal, which this function's contract excludes while the result is used.
-                let window = unsafe { &*known.window };
-                return Some(Direct { start, offset, window });
+                return Some(Direct { start, offset, recent: known });
             }
         }
         None
@@ -198,18 +260,23 @@ fn remember(epoch: u64, rank: u32, part: &Part) {
             if recent.iter().any(|known| is_it(&known.get())) {
                 return;
             }
+            let window = Box::new(part.window.clone());
+            let pointer: *const Window<u8> = &raw const *window;
+            // SAFETY: `OWNERS` keeps the box for as long as `RECENT` has the pointer, and `known` says how long what comes of it is used.
+            let kept: &'static Window<u8> = unsafe { &*pointer };
             // A part that cannot be mapped is not reached directly.
-            let base = part.window.pointer_at(rank).ok().flatten().unwrap_or(std::ptr::null_mut());
+            let mapped = kept.part_at(rank).ok().flatten();
             recent.iter().rev().zip(recent.iter().rev().skip(1)).for_each(|(to, from)| to.set(from.get()));
             owners.0.rotate_right(1);
-            let window = Box::new(part.window.clone());
             recent[0].set(Recent {
                 epoch,
                 rank,
                 start: part.start,
                 bytes: part.bytes,
-                base,
-                window: &raw const *window,
+                base: mapped.map_or(std::ptr::null_mut(), |part| part.start_pointer()),
+                part: mapped,
+                window: pointer,
+                local: kept.local(),
             });
             owners.0[0] = Some(window);
         });

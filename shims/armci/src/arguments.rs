@@ -257,7 +257,7 @@ const ACC_DOUBLE_COMPLEX: c_int = 41;
 const ACC_LONG: c_int = 42;
 
 /// What an accumulate code means. Its scale is not null.
-#[inline]
+#[inline(always)]
 pub(crate) fn kernel(code: c_int, scale: *const c_void) -> Done<Kernel> {
     not_null(scale)?;
     let element = match code {
@@ -267,9 +267,14 @@ pub(crate) fn kernel(code: c_int, scale: *const c_void) -> Done<Kernel> {
         ACC_DOUBLE => ElementType::F64,
         ACC_COMPLEX => ElementType::C32,
         ACC_DOUBLE_COMPLEX => ElementType::C64,
-        code => return Err(Refusal::fatal(format!("there is no accumulate operation {code}"))),
+        code => return Err(no_operation(code)),
     };
     Ok(Kernel::new(element, AccumulateOp::Sum).expect("every type has a sum"))
+}
+
+#[cold]
+fn no_operation(code: c_int) -> Refusal {
+    Refusal::fatal(format!("there is no accumulate operation {code}"))
 }
 
 /// The scale of an accumulate, to be lent from where it is, not copied: see `longarm::Window::accumulate_bytes`.

@@ -38,6 +38,8 @@ pub(crate) enum Phase {
 /// See the module.
 pub(crate) struct Job {
     pub(crate) world: World,
+    /// Of the world: every call looks at it.
+    size: u32,
     pub(crate) mpi: Option<MpiSide>,
     pub(crate) addresses: Addresses,
     pub(crate) segments: Allocations,
@@ -105,6 +107,7 @@ impl Job {
             together: AtomicBool::new(true),
             present: AtomicBool::new(true),
             mpi,
+            size: world.size(),
             world,
         }
     }
@@ -127,7 +130,7 @@ impl Job {
     #[inline(always)]
     pub(crate) fn rank(&self, proc: c_int) -> Done<u32> {
         match u32::try_from(proc) {
-            Ok(rank) if rank < self.world.size() => Ok(rank),
+            Ok(rank) if rank < self.size => Ok(rank),
             _ => Err(Refusal::Code(BAD_RANK)),
         }
     }

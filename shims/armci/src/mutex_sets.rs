@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use longarm::error::MutexError;
+use longarm::ffi::KnownMutex;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use longarm::{Group, Mutexes, World};
 use parking_lot::{Mutex, RwLock};
@@ -123,10 +124,20 @@ impl Set {
         Ok(true)
     }
 
+    /// Where a mutex of this node is.
+    pub(crate) fn known(&self, number: c_int, proc: c_int) -> Option<KnownMutex<'_>> {
+        let (host, number) = self.place(number, proc).ok()?;
+        self.mutexes.known(host, number)
+    }
+
     /// What this process has put before is visible to whoever takes the mutex next.
     pub(crate) fn unlock(&self, world: &World, number: c_int, proc: c_int) -> Done {
-        let (host, number) = self.place(number, proc)?;
         world.quiet_before_handing_on()?;
+        self.unlock_after_quiet(number, proc)
+    }
+
+    pub(crate) fn unlock_after_quiet(&self, number: c_int, proc: c_int) -> Done {
+        let (host, number) = self.place(number, proc)?;
         match self.mutexes.guard_of_kept(host, number) {
             Some(guard) => Ok(guard.unlock()?),
             // Nobody here is known to hold it, which its word or its server says better.

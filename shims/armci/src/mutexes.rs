@@ -1,14 +1,16 @@
 //! Mutexes: one set of the job, by number and process, and sets of groups by handle.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use longarm::ffi::KnownMutex;
 use longarm::ffi::sync::Ordering;
 
 use crate::boundary::{call, call_or_end};
 use crate::groups;
 use crate::mutex_sets::{BAD_COUNT, Set};
-use crate::refusal::Refusal;
+use crate::refusal::{Done, Refusal};
 
 /// Mutexes that one process may own.
 const COUNT_MAX: c_int = 32768;
@@ -42,13 +44,57 @@ pub extern "C" fn PARMCI_Destroy_mutexes() -> c_int {
 /// Takes a mutex of a process, in the order of asking. Not a fence.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_Lock(mutex: c_int, proc: c_int) {
-    call_or_end("ARMCI_Lock", |job| job.mutexes.whole()?.lock(mutex, proc));
+    call_or_end("ARMCI_Lock", |job| {
+        let set = job.mutexes.whole()?;
+        match Known::last(set, mutex, proc) {
+            Some(known) if known.lock_at_once() => Ok(()),
+            _ => lock_and_remember(set, mutex, proc),
+        }
+    });
 }
 
 /// Gives a mutex back. What this process has put before is visible to whoever takes it next.
 #[unsafe(no_mangle)]
 pub extern "C" fn PARMCI_Unlock(mutex: c_int, proc: c_int) {
-    call_or_end("ARMCI_Unlock", |job| job.mutexes.whole()?.unlock(&job.world, mutex, proc));
+    call_or_end("ARMCI_Unlock", |job| {
+        let set = job.mutexes.whole()?;
+        job.world.quiet_before_handing_on()?;
+        match Known::last(set, mutex, proc) {
+            Some(known) if known.unlock_at_once() => Ok(()),
+            _ => set.unlock_after_quiet(mutex, proc),
+        }
+    });
+}
+
+/// The mutex of the job that this thread has taken last, if it is one of this node. Sets of the job are never freed.
+#[derive(Clone, Copy)]
+struct Known {
+    set: &'static Set,
+    number: c_int,
+    proc: c_int,
+    mutex: KnownMutex<'static>,
+}
+
+thread_local! {
+    // Without a destructor: found without asking whether it is initialised.
+    static LAST: Cell<Option<Known>> = const { Cell::new(None) };
+}
+
+impl Known {
+    #[inline(always)]
+    fn last(set: &'static Set, number: c_int, proc: c_int) -> Option<KnownMutex<'static>> {
+        let is_it = |known: &Known| std::ptr::eq(known.set, set) && known.number == number && known.proc == proc;
+        LAST.with(Cell::get).filter(is_it).map(|known| known.mutex)
+    }
+}
+
+#[inline(never)]
+fn lock_and_remember(set: &'static Set, number: c_int, proc: c_int) -> Done {
+    set.lock(number, proc)?;
+    if let Some(mutex) = set.known(number, proc) {
+        LAST.with(|last| last.set(Some(Known { set, number, proc, mutex })));
+    }
+    Ok(())
 }
 
 /// Makes mutexes of a group. Collective over it. Null if there can be none.

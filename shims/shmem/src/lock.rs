@@ -17,10 +17,13 @@
 
 use std::ffi::{c_int, c_long};
 
+use longarm::ffi::{CounterKind, RmwOp};
+
 use crate::amo;
 use crate::boundary::end;
 use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
+use crate::word::here;
 
 /// This PE has not been given the lock yet.
 const WAITS: u32 = 1 << 31;
@@ -43,10 +46,30 @@ impl Words {
         let offset = job.offset_in_heap(lock.addr(), 8).or_else(|| job.offset_in_statics(lock.addr(), 8));
         let offset = offset.map_or_else(long_way, |offset| offset as u64);
         // Locks that lie side by side have different homes.
-        let home = (offset / 8 % u64::from(job.process.size)) as c_int;
+        let home = remainder(offset / 8, job.process.size) as c_int;
         let last: *mut u32 = lock.cast();
         Words { last, own: last.wrapping_add(1), home, me: job.process.me + 1 }
     }
+}
+
+/// A division takes longer than the rest of a lock that is free.
+#[inline(always)]
+fn remainder(number: u64, size: u32) -> u32 {
+    // It is less than the size, so the casts lose nothing.
+    if size.is_power_of_two() { number as u32 & (size - 1) } else { (number % u64::from(size)) as u32 }
+}
+
+/// Exchanges the last of the queue, if the home is on this node; what was there. Nobody sleeps until it changes.
+///
+/// # Safety
+/// As [`set`].
+#[inline(always)]
+unsafe fn exchange_here(job: &Job, words: &Words, from: u32, to: u32) -> Option<u32> {
+    let there = job.direct(words.home, words.last.addr(), 4)?;
+    // SAFETY: `direct` has looked at it, and a lock is aligned.
+    let old = unsafe { here(there, 4, RmwOp::CompareSwap, u64::from(to), u64::from(from)) };
+    job.count(words.home, CounterKind::Rmw, 4);
+    Some(old as u32)
 }
 
 fn own_pe(words: &Words) -> c_int {
@@ -58,14 +81,20 @@ fn own_pe(words: &Words) -> c_int {
 pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
     let job = job::get(name);
     let words = Words::new(name, job, lock);
-    let me = own_pe(&words);
     // On another node asking first would cost one more round trip whenever it is held.
-    if job.direct(words.home, words.last.addr(), 4).is_some()
-        // SAFETY: this function's own contract.
-        && unsafe { amo::compare_swap(name, DEFAULT, words.last, 0, words.me, words.home) } == 0
-    {
+    // SAFETY: this function's own contract.
+    if unsafe { exchange_here(job, &words, 0, words.me) } == Some(0) {
         return;
     }
+    // SAFETY: this function's own contract.
+    unsafe { join_queue(name, job, &words) };
+}
+
+/// # Safety
+/// As [`set`].
+#[inline(never)]
+unsafe fn join_queue(name: &'static str, job: &Job, words: &Words) {
+    let me = own_pe(words);
     // SAFETY: this function's own contract.
     unsafe { amo::set(name, DEFAULT, words.own, WAITS, me) };
     // SAFETY: this function's own contract.
@@ -91,7 +120,19 @@ pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     let words = Words::new(name, job, lock);
     // PAIR lock-word.
     job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, &job.process);
-    let me = own_pe(&words);
+    // SAFETY: this function's own contract.
+    if unsafe { exchange_here(job, &words, words.me, 0) } == Some(words.me) {
+        return;
+    }
+    // SAFETY: this function's own contract.
+    unsafe { hand_on(name, job, &words) };
+}
+
+/// # Safety
+/// As [`set`].
+#[inline(never)]
+unsafe fn hand_on(name: &'static str, job: &Job, words: &Words) {
+    let me = own_pe(words);
     // SAFETY: this function's own contract.
     let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) };
     if last == words.me {

@@ -3,10 +3,7 @@
 //! All of it is sequentially consistent, so that who sleeps until a word changes is not missed. A 32-bit number is a word of its
 //! own.
 
-use longarm::ffi::RmwOp;
-use longarm::ffi::sync::{AtomicU32, AtomicU64, Ordering};
-
-use crate::boundary::end;
+use longarm::ffi::{Rmw, RmwOp, RmwWidth, amo};
 
 /// A type of 4 or 8 bytes that is one word.
 pub(crate) trait Word: Copy {
@@ -63,29 +60,7 @@ impl Word for f64 {
 /// The word is mapped and aligned.
 #[inline(always)]
 pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
-    macro_rules! on {
-        ($atomic:ident, $number:ident) => {{
-            // SAFETY: this function's own contract; whoever updates it does so atomically.
-            let word = unsafe { $atomic::from_ptr(there.cast()) };
-            let (operand, compare) = (operand as $number, compare as $number);
-            let order = Ordering::SeqCst;
-            let old = match op {
-                RmwOp::FetchAdd => word.fetch_add(operand, order),
-                RmwOp::Swap | RmwOp::Set => word.swap(operand, order),
-                RmwOp::FetchAnd => word.fetch_and(operand, order),
-                RmwOp::FetchOr => word.fetch_or(operand, order),
-                RmwOp::FetchXor => word.fetch_xor(operand, order),
-                RmwOp::CompareSwap => {
-                    word.compare_exchange(compare, operand, order, order).unwrap_or_else(|found| found)
-                }
-                RmwOp::Fetch => word.load(order),
-                // OpenSHMEM has none of them: only a broken PE asks for one.
-                RmwOp::FetchMinSigned | RmwOp::FetchMaxSigned | RmwOp::FetchMinUnsigned | RmwOp::FetchMaxUnsigned => {
-                    end("shmem_atomic", format_args!("minimum and maximum are not supported"))
-                }
-            };
-            u64::from(old)
-        }};
-    }
-    if width == 4 { on!(AtomicU32, u32) } else { on!(AtomicU64, u64) }
+    let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
+    // SAFETY: this function's own contract; whoever updates the word does so atomically.
+    unsafe { amo::rmw(there, Rmw { op, width, operand, compare }) }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longarm::error::Operation;
 use longarm::ffi::Completion;
-use longarm::ffi::sync::{AtomicU64, Ordering};
+use longarm::ffi::sync::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 /// `armci_hdl_t`.
@@ -38,6 +38,8 @@ impl Pending {
 
 /// See the module.
 pub(crate) struct Handles {
+    /// Whether anything was ever kept. On one node nothing is, and programs wait all the same.
+    is_used: AtomicBool,
     next: AtomicU64,
     named: Mutex<HashMap<u64, Vec<Pending>>>,
     implicit: Mutex<Vec<Pending>>,
@@ -55,7 +57,18 @@ fn first_number() -> u64 {
 
 impl Handles {
     pub(crate) fn new() -> Handles {
-        Handles { next: AtomicU64::new(first_number()), named: Mutex::default(), implicit: Mutex::default() }
+        Handles {
+            is_used: AtomicBool::new(false),
+            next: AtomicU64::new(first_number()),
+            named: Mutex::default(),
+            implicit: Mutex::default(),
+        }
+    }
+
+    /// Whether nothing was ever kept. What this thread has kept it sees; of others it knows what it was told.
+    #[inline(always)]
+    fn is_untouched(&self) -> bool {
+        !self.is_used.load(Ordering::Relaxed)
     }
 
     /// Keeps a transfer under a handle, besides those that it names already.
@@ -63,6 +76,7 @@ impl Handles {
     /// # Safety
     /// `handle` is null or points to a handle that nobody else uses meanwhile.
     pub(crate) unsafe fn keep(&self, handle: *mut CHandle, pending: Pending) {
+        self.is_used.store(true, Ordering::Relaxed);
         // SAFETY: this function's own contract.
         let Some(handle) = (unsafe { handle.as_mut() }) else {
             let mut implicit = self.implicit.lock();
@@ -86,30 +100,49 @@ impl Handles {
     }
 
     /// What a handle names.
+    #[inline]
     pub(crate) fn of(&self, handle: &CHandle) -> Vec<Pending> {
+        if handle.number == 0 || self.is_untouched() {
+            return Vec::new();
+        }
         self.named.lock().get(&handle.number).cloned().unwrap_or_default()
     }
 
     /// From now on the handle names nothing. Its transfers are complete.
     pub(crate) fn forget(&self, handle: &mut CHandle) {
-        self.named.lock().remove(&std::mem::take(&mut handle.number));
+        let number = std::mem::take(&mut handle.number);
+        if number != 0 && !self.is_untouched() {
+            self.named.lock().remove(&number);
+        }
     }
 
     /// The implicit transfers, of one rank or of all.
+    #[inline]
     pub(crate) fn implicit(&self, rank: Option<u32>) -> Vec<Pending> {
+        if self.is_untouched() {
+            return Vec::new();
+        }
         let implicit = self.implicit.lock();
         let asked = implicit.iter().filter(|pending| rank.is_none_or(|rank| pending.rank == rank));
         asked.cloned().collect()
     }
 
     /// The transfers under handles, of one rank or of all. Their handles go on naming them.
+    #[inline]
     pub(crate) fn explicit(&self, rank: Option<u32>) -> Vec<Pending> {
+        if self.is_untouched() {
+            return Vec::new();
+        }
         let named = self.named.lock();
         named.values().flatten().filter(|pending| rank.is_none_or(|rank| pending.rank == rank)).cloned().collect()
     }
 
     /// Forgets the implicit transfers that are complete, of one rank or of all: they were waited for.
+    #[inline]
     pub(crate) fn forget_implicit(&self, rank: Option<u32>) {
+        if self.is_untouched() {
+            return;
+        }
         let asked = |pending: &Pending| rank.is_none_or(|rank| pending.rank == rank);
         self.implicit.lock().retain(|pending| !(asked(pending) && pending.completion.is_complete()));
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use longarm::ffi::{Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{CounterKind, Rmw, RmwOp, RmwWidth, amo};
 
 use crate::arguments::not_null;
 use crate::boundary::call;
@@ -33,19 +33,25 @@ pub unsafe extern "C" fn PARMCI_Rmw(
         match op {
             SWAP | FETCH_AND_ADD => {
                 let local = ploc.cast::<c_int>();
-                // SAFETY: not null, and this function's own contract.
-                let here = unsafe { local.read_unaligned() };
-                let operand = if op == SWAP { here } else { extra };
-                let old = word(job, op == SWAP, (RmwWidth::W32, u64::from(operand.cast_unsigned())), prem, proc)?;
+                let old = if op == SWAP {
+                    // SAFETY: not null, and this function's own contract.
+                    let new = unsafe { local.read_unaligned() };
+                    word(job, RmwOp::Swap, (RmwWidth::W32, u64::from(new.cast_unsigned())), prem, proc)?
+                } else {
+                    word(job, RmwOp::FetchAdd, (RmwWidth::W32, u64::from(extra.cast_unsigned())), prem, proc)?
+                };
                 // SAFETY: as above. The width has 32 bits, so the cast loses nothing.
                 unsafe { local.write_unaligned((old as u32).cast_signed()) };
             }
             SWAP_LONG | FETCH_AND_ADD_LONG => {
                 let local = ploc.cast::<c_long>();
-                // SAFETY: not null, and this function's own contract.
-                let here = unsafe { local.read_unaligned() };
-                let operand = if op == SWAP_LONG { here } else { c_long::from(extra) };
-                let old = word(job, op == SWAP_LONG, (LONG, operand.cast_unsigned()), prem, proc)?;
+                let old = if op == SWAP_LONG {
+                    // SAFETY: not null, and this function's own contract.
+                    let new = unsafe { local.read_unaligned() };
+                    word(job, RmwOp::Swap, (LONG, new.cast_unsigned()), prem, proc)?
+                } else {
+                    word(job, RmwOp::FetchAdd, (LONG, c_long::from(extra).cast_unsigned()), prem, proc)?
+                };
                 // SAFETY: as above.
                 unsafe { local.write_unaligned(old.cast_signed()) };
             }
@@ -59,15 +65,27 @@ pub unsafe extern "C" fn PARMCI_Rmw(
 const LONG: RmwWidth = RmwWidth::W64;
 const _: () = assert!(size_of::<c_long>() == 8);
 
-fn word(job: &Job, swaps: bool, (width, operand): (RmwWidth, u64), remote: *const c_void, proc: c_int) -> Done<u64> {
-    let rank = job.rank(proc)?;
-    let op = if swaps { RmwOp::Swap } else { RmwOp::FetchAdd };
+/// The old value of a word, which is done on by one instruction if its part is mapped here and was used before.
+#[inline(always)]
+fn word(job: &Job, op: RmwOp, (width, operand): (RmwWidth, u64), remote: *const c_void, proc: c_int) -> Done<u64> {
     let rmw = Rmw { op, width, operand, compare: 0 };
     // SAFETY: an operation on mapped memory does not wait.
-    if let Some(direct) = unsafe { job.addresses.direct(rank, remote.addr(), width.bytes()) } {
-        let outcome = direct.window.rmw_bytes(rank, direct.offset, rmw);
-        return outcome.map_err(|error| job.explain_rmw(rank, remote, error));
+    if let Some(direct) = unsafe { job.addresses.direct(proc, remote.addr(), width.bytes()) }
+        && direct.start.addr().is_multiple_of(width.bytes())
+    {
+        // SAFETY: `direct` has looked at it, and it is aligned. A part is accessed by atomics and copies of regions only.
+        let old = unsafe { amo::rmw(direct.start, rmw) };
+        direct.ring();
+        direct.count(CounterKind::Rmw, width.bytes());
+        return Ok(old);
     }
+    word_long(job, rmw, remote, proc)
+}
+
+/// The same through the tables, which also finds out what is wrong.
+#[inline(never)]
+fn word_long(job: &Job, rmw: Rmw, remote: *const c_void, proc: c_int) -> Done<u64> {
+    let rank = job.rank(proc)?;
     match job.addresses.find(rank, remote.addr()) {
         Some((window, offset)) => {
             window.rmw_bytes(rank, offset, rmw).map_err(|error| job.explain_rmw(rank, remote, error))

@@ -57,12 +57,12 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     not_null(arguments.remote.start)?;
     // SAFETY: this function's own contract.
     let counts = unsafe { Counts::new(arguments.count, arguments.levels) }?;
-    let rank = job.rank(arguments.proc)?;
-    if counts.is_empty() {
+    // SAFETY: this function's own contract.
+    if !counts.is_empty() && unsafe { strided_through_memory(job, doing, &counts, arguments) }? {
         return Ok(());
     }
-    // SAFETY: this function's own contract.
-    if unsafe { strided_through_memory(job, doing, rank, &counts, arguments) }? {
+    let rank = job.rank(arguments.proc)?;
+    if counts.is_empty() {
         return Ok(());
     }
     // SAFETY: this function's own contract.
@@ -92,7 +92,6 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
 unsafe fn strided_through_memory(
     job: &Job,
     doing: Doing<'_>,
-    rank: u32,
     counts: &Counts,
     arguments: &Strided,
 ) -> Result<bool, TransferError> {
@@ -100,9 +99,12 @@ unsafe fn strided_through_memory(
     // SAFETY: this function's own contract.
     if let Some(bytes) = unsafe { counts.run_bytes(local.strides, remote.strides) } {
         // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
-        return match unsafe { job.addresses.direct(rank, remote.start.addr(), bytes) } {
-            // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
-            Some(direct) => unsafe { through_memory(doing, local.start, &direct, (bytes, rank)) },
+        return match unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), bytes) } {
+            Some(direct) => {
+                // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
+                unsafe { through_memory(doing, local.start, &direct, bytes) }?;
+                Ok(true)
+            }
             None => Ok(false),
         };
     }
@@ -117,27 +119,27 @@ unsafe fn strided_through_memory(
         Doing::Put | Doing::Accumulate(..) => (patch.from_bytes, patch.to_bytes),
     };
     // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
-    let direct = unsafe { job.addresses.direct(rank, remote.start.addr(), remote_bytes) };
-    let Some(direct) = direct.filter(|direct| direct.window.is_undisturbed(rank)) else { return Ok(false) };
+    let direct = unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), remote_bytes) };
+    let Some(direct) = direct else { return Ok(false) };
     // SAFETY: mapped for as long as the window lives, which is longer than this call.
     let there = unsafe { RegionMut::from_raw(direct.start, remote_bytes) };
     match doing {
         Doing::Put => {
             // SAFETY: this function's own contract: the bytes of the patch are readable.
             patch.grid.copy(there, unsafe { readable(local.start, local_bytes) });
-            direct.window.count(rank, CounterKind::Put, patch.bytes);
+            direct.count(CounterKind::Put, patch.bytes as usize);
         }
         Doing::Get => {
             // SAFETY: this function's own contract: the bytes of the patch are writable.
             patch.grid.copy(unsafe { writable(local.start.cast_mut(), local_bytes) }, there.as_region());
-            direct.window.count(rank, CounterKind::Get, patch.bytes);
+            direct.count(CounterKind::Get, patch.bytes as usize);
         }
         Doing::Accumulate(kernel, scale) => {
             let operator = (kernel, *scale);
             // SAFETY: this function's own contract: the bytes of the patch are readable.
             let source = OriginBytes::from_region(unsafe { readable(local.start, local_bytes) });
             let grid = patch.grid.at_target(direct.offset as usize);
-            return Ok(direct.window.accumulate_grid(rank, (&grid, patch.bytes), operator, source));
+            return Ok(direct.window().accumulate_grid(direct.rank(), (&grid, patch.bytes), operator, source));
         }
     }
     Ok(true)
@@ -224,20 +226,17 @@ pub(crate) unsafe fn contiguous(
     if local.is_null() || remote.is_null() || bytes <= 0 {
         return nothing_to_do(job, local, remote, bytes, proc);
     }
-    let rank = job.rank(proc)?;
     let bytes = bytes as usize;
     // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
-    if let Some(direct) = unsafe { job.addresses.direct(rank, remote.addr(), bytes) } {
+    if let Some(direct) = unsafe { job.addresses.direct(proc, remote.addr(), bytes) } {
         // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
-        if unsafe { through_memory(doing, local, &direct, (bytes, rank)) }? {
-            return Ok(());
-        }
+        return Ok(unsafe { through_memory(doing, local, &direct, bytes) }?);
     }
     // SAFETY: this function's own contract.
-    unsafe { contiguous_long(job, doing, local, remote, (bytes, rank)) }
+    unsafe { contiguous_long(job, doing, local, remote, (bytes, proc)) }
 }
 
-/// A contiguous transfer on mapped memory; false if it was not done and has to go the long way.
+/// A contiguous transfer on mapped memory that may be touched.
 ///
 /// # Safety
 /// As [`contiguous`], and `bytes` bytes are mapped at `direct`.
@@ -246,31 +245,31 @@ unsafe fn through_memory(
     doing: Doing<'_>,
     local: *const c_void,
     direct: &Direct<'_>,
-    (bytes, rank): (usize, u32),
-) -> Result<bool, TransferError> {
-    if !direct.window.is_undisturbed(rank) {
-        return Ok(false);
-    }
+    bytes: usize,
+) -> Result<(), TransferError> {
     // SAFETY: mapped for as long as the window lives, which is longer than this call.
     let remote = unsafe { RegionMut::from_raw(direct.start, bytes) };
     match doing {
         Doing::Put => {
             // SAFETY: this function's own contract.
             remote.copy_from(unsafe { readable(local, bytes) });
-            direct.window.count(rank, CounterKind::Put, bytes as u64);
+            direct.count(CounterKind::Put, bytes);
         }
         Doing::Get => {
             // SAFETY: this function's own contract.
             unsafe { writable(local.cast_mut(), bytes) }.copy_from(remote.as_region());
-            direct.window.count(rank, CounterKind::Get, bytes as u64);
+            direct.count(CounterKind::Get, bytes);
         }
         Doing::Accumulate(kernel, scale) => {
             // SAFETY: this function's own contract.
-            let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
-            direct.window.accumulate_bytes(rank, direct.offset, (kernel, scale), source)?;
+            let source = unsafe { readable(local, bytes) };
+            if !direct.accumulate((kernel, scale), source) {
+                let source = OriginBytes::from_region(source);
+                direct.window().accumulate_bytes(direct.rank(), direct.offset, (kernel, scale), source)?;
+            }
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// A contiguous transfer through the tables.
@@ -283,8 +282,9 @@ unsafe fn contiguous_long(
     doing: Doing<'_>,
     local: *const c_void,
     remote: *const c_void,
-    (bytes, rank): (usize, u32),
+    (bytes, proc): (usize, c_int),
 ) -> Done {
+    let rank = job.rank(proc)?;
     job.at(rank, remote, |window, offset| match doing {
         Doing::Put => {
             // SAFETY: this function's own contract.
@@ -325,28 +325,25 @@ pub(crate) unsafe fn contiguous_under(
     (local, remote): (*const c_void, *const c_void),
     (bytes, proc): (c_int, c_int),
 ) -> Done {
-    let rank = job.rank(proc)?;
     if !local.is_null() && !remote.is_null() && bytes > 0 {
         let bytes = bytes as usize;
         // SAFETY: what is done with the result does not wait: operations on mapped memory, and puts that are copied.
-        if let Some(known) = unsafe { job.addresses.known(rank, remote.addr(), bytes) } {
-            let done = if !known.start.is_null() {
+        if let Some(known) = unsafe { job.addresses.known(proc, remote.addr(), bytes) } {
+            if known.may_be_touched() {
                 // SAFETY: this function's own contract, and `known` has looked at the remote bytes.
-                unsafe { through_memory(doing, local, &known, (bytes, rank)) }?
-            } else if matches!(doing, Doing::Put) {
+                return Ok(unsafe { through_memory(doing, local, &known, bytes) }?);
+            }
+            if known.start.is_null() && matches!(doing, Doing::Put) {
                 // SAFETY: this function's own contract.
                 let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
-                known.window.put_bytes_together(rank, known.offset, source)
-            } else {
-                false
-            };
-            if done {
-                return Ok(());
+                if known.window().put_bytes_together(known.rank(), known.offset, source) {
+                    return Ok(());
+                }
             }
         }
     }
     // SAFETY: this function's own contract.
-    unsafe { contiguous_under_long(job, doing, handle, (local, remote), (bytes, proc, rank)) }
+    unsafe { contiguous_under_long(job, doing, handle, (local, remote), (bytes, proc)) }
 }
 
 /// A contiguous transfer under a handle, through the tables.
@@ -359,8 +356,9 @@ unsafe fn contiguous_under_long(
     doing: Doing<'_>,
     handle: *mut CHandle,
     (local, remote): (*const c_void, *const c_void),
-    (bytes, proc, rank): (c_int, c_int, u32),
+    (bytes, proc): (c_int, c_int),
 ) -> Done {
+    let rank = job.rank(proc)?;
     if job.world.shares_memory_with(rank) {
         // SAFETY: this function's own contract.
         return unsafe { contiguous(job, doing, local, remote, (bytes, proc)) };

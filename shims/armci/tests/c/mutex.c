@@ -105,6 +105,8 @@ int main(int argc, char **argv)
     ranks = armci_msg_nproc();
     segment(parts, 256);
     counters_under_mutexes();
+    /* Again: the mutex of the new set has the number and the owner that the threads remember from the one before. */
+    one_mutex_is_contended();
     one_mutex_is_contended();
     several_are_held();
     sets_come_and_go();
