@@ -158,7 +158,7 @@ impl DeviceWords {
     }
 
     fn update(&self, rank: u32, index: u64, rmw: DeviceRmw) -> Result<u64, DeviceRmwError> {
-        self.shared.inner.client.device_rmw(&self.shared.client, Rank(rank), index, rmw)
+        self.shared.caller.device_rmw(&self.shared.client, Rank(rank), index, rmw)
     }
 
     /// Starts [`DeviceWords::fetch_add`], behind the updates of these words that this rank has started before. One that is dropped is

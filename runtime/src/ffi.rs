@@ -70,7 +70,7 @@ impl World {
 impl Window<u8> {
     #[inline]
     fn client(&self) -> &Arc<Client> {
-        &self.shared.inner.client
+        &self.shared.caller
     }
 
     /// Where the part of a rank is mapped in this process. `None` if it is on another node.

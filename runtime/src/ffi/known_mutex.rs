@@ -31,7 +31,7 @@ impl Mutexes {
     pub fn known(&self, host: u32, number: u64) -> Option<KnownMutex<'_>> {
         let gate = self.gates.find((host, number))?;
         let home: &MutexHome = &self.home;
-        let here = self.shared.inner.client.mutex_here(home, Rank(host), number)?;
+        let here = self.shared.caller.mutex_here(home, Rank(host), number)?;
         Some(KnownMutex { gate, here })
     }
 }

@@ -109,6 +109,6 @@ impl Window<u8> {
     ) -> Result<(), RmwError> {
         let data = (&*self.shared.client, offset);
         let word = (&*signals.shared.client, signal_offset);
-        self.shared.inner.client.put_signal(data, word, (op, value), Rank(rank), source)
+        self.shared.caller.put_signal(data, word, (op, value), Rank(rank), source)
     }
 }

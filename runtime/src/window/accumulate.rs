@@ -91,7 +91,7 @@ impl<T: Number> Window<T> {
             return self.accumulate_selected(rank, selection, update, source);
         };
         let source = OriginBytes::from(source.as_bytes());
-        let client = &self.shared.inner.client;
+        let client = &self.shared.caller;
         // Lent from where it was made, for the reason that `Client::accumulate_run` has.
         match &update.kernel(rank) {
             Ok((kernel, scale)) => {
@@ -111,7 +111,7 @@ impl<T: Number> Window<T> {
         let shapes = Self::select(selection, Operation::Accumulate, rank, source.len())?.shapes(size_of_val(source));
         let operator = update.kernel(rank)?;
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.inner.client.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+        self.shared.caller.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
     }
 
     /// Starts [`Window::accumulate`]. `ARMCI_NbAcc`, `ARMCI_NbAccS`, `ARMCI_NbAccV`.
@@ -144,7 +144,7 @@ impl<T: Number> Window<T> {
         let shapes = Self::shapes(selection, Operation::Accumulate, rank, source.len())?;
         let operator = update.kernel(rank)?;
         self.start(Operation::Accumulate, rank, source, |lender| {
-            self.shared.inner.client.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)
+            self.shared.caller.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)
         })
     }
 }

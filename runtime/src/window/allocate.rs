@@ -363,7 +363,13 @@ impl Group {
         };
         let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
         let client = Arc::new(client);
-        WindowInner { client, inner: Arc::clone(&self.inner), group: self.clone(), memory_of_nodes }
+        WindowInner {
+            client,
+            caller: Arc::clone(&self.inner.client),
+            inner: Arc::clone(&self.inner),
+            group: self.clone(),
+            memory_of_nodes,
+        }
     }
 
     /// Frees a window that was allocated over this group.

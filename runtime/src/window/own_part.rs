@@ -295,7 +295,7 @@ impl<T: Word> OwnPart<'_, T> {
         // The part starts on a page, so its words are aligned: only the index can be wrong.
         let Ok(old) = self.part.rmw(Window::<T>::offset(index), rmw) else { outside(index, 1, self.count) };
         // Another thread of this rank may sleep until the word changes.
-        self.window.shared.inner.client.ring_window(self.me());
+        self.window.shared.caller.ring_window(self.me());
         T::from_bits(old)
     }
 

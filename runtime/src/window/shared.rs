@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use longarm_client::{ClientWindow, Shapes, TransferError};
+use longarm_client::{Client, ClientWindow, Shapes, TransferError};
 use longarm_proto::{Rank, Run};
 
 use super::ahead::MemoryOfNodes;
@@ -37,6 +37,8 @@ pub struct Window<T> {
 
 pub(crate) struct WindowInner {
     pub(crate) client: Arc<ClientWindow>,
+    /// What its calls go through: that of `inner`, one load nearer.
+    pub(crate) caller: Arc<Client>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) group: Group,
     /// What memory it is in, if windows of the world have that one after the other.

@@ -130,7 +130,7 @@ impl<T: Element> Window<T> {
     fn put_signal(&self, (rank, index): (u32, usize), source: &[T], signal: &Signal<'_>) -> Result<(), RmwError> {
         let data = (&*self.shared.client, Self::offset(index));
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.inner.client.put_signal(data, signal.word, signal.update, Rank(rank), source)
+        self.shared.caller.put_signal(data, signal.word, signal.update, Rank(rank), source)
     }
 
     fn start_put_signal(
@@ -145,7 +145,7 @@ impl<T: Element> Window<T> {
         }
         let data = (&*self.shared.client, Self::offset(index));
         self.start(Operation::Put, rank, source, |lender| {
-            self.shared.inner.client.start_put_signal(data, signal.word, signal.update, Rank(rank), lender)
+            self.shared.caller.start_put_signal(data, signal.word, signal.update, Rank(rank), lender)
         })
     }
 }
