@@ -163,7 +163,13 @@ impl KeptHeap {
             return heap;
         }
         let (inner, client) = (Arc::clone(&world.inner), Arc::clone(&self.memory.window));
-        let window = Arc::new(WindowInner { client, caller: Arc::clone(&inner.client), inner, group: world.clone(), memory_of_nodes: None });
+        let window = Arc::new(WindowInner {
+            client,
+            caller: Arc::clone(&inner.client),
+            inner,
+            group: world.clone(),
+            memory_of_nodes: None,
+        });
         let heap = Arc::new(Heap { window, memory: Arc::clone(&self.memory) });
         let handed: Arc<dyn Any + Send + Sync> = Arc::<Heap>::clone(&heap);
         self.handed = Arc::downgrade(&handed);

@@ -39,8 +39,7 @@ pub(super) struct Trunk {
     pub(super) channels: HashMap<ChannelNumber, ChannelKey>,
     /// The last number that was given to a channel.
     pub(super) last_channel: ChannelNumber,
-    /// Since when nothing has come although a channel waits to be opened.
-    pub(super) silent_since_ms: Option<u64>,
+    patience: Patience,
     /// Channels that wait for room.
     pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
@@ -52,6 +51,40 @@ pub(super) struct Trunk {
     end: usize,
     /// The channel whose data comes next, and how much of it.
     data: Option<(ChannelNumber, usize)>,
+}
+
+/// How long a trunk may be silent on which a channel waits to be opened. A node that shares its processors with many takes seconds to
+/// answer, and to make its trunk anew would take it more: who has been slow may be slow again.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Since when nothing has come although a channel waits.
+    since_ms: Option<u64>,
+    /// The longest that an answer took, the making of the trunk included.
+    slowest_ms: u64,
+}
+
+/// So long at least, and so many times as long as the slowest answer, but not longer than a rank goes on calling.
+const PATIENCE_MS_MIN: u64 = 3000;
+const PATIENCE_FACTOR: u64 = 4;
+const PATIENCE_MS_MAX: u64 = 8000;
+
+impl Patience {
+    /// A channel waits.
+    fn await_answer(&mut self, now_ms: u64) {
+        self.since_ms.get_or_insert(now_ms);
+    }
+
+    /// Something has come.
+    fn hear(&mut self, now_ms: u64) {
+        if let Some(since_ms) = self.since_ms.take() {
+            self.slowest_ms = self.slowest_ms.max(now_ms.saturating_sub(since_ms));
+        }
+    }
+
+    fn is_over(&self, now_ms: u64) -> bool {
+        let patience_ms = (PATIENCE_FACTOR * self.slowest_ms).clamp(PATIENCE_MS_MIN, PATIENCE_MS_MAX);
+        self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + patience_ms)
+    }
 }
 
 /// What came over a trunk.
@@ -69,7 +102,7 @@ impl Trunk {
             node,
             channels: HashMap::new(),
             last_channel: ChannelNumber(0),
-            silent_since_ms: None,
+            patience: Patience::default(),
             starved: Vec::new(),
             interest: Interest::READABLE,
             outgoing: Vec::new(),
@@ -79,6 +112,34 @@ impl Trunk {
             end: 0,
             data: None,
         }
+    }
+
+    /// A channel waits to be opened.
+    pub(super) fn await_answer(&mut self, now_ms: u64) {
+        self.patience.await_answer(now_ms);
+    }
+
+    /// Something has come.
+    pub(super) fn hear(&mut self, now_ms: u64) {
+        self.patience.hear(now_ms);
+    }
+
+    /// It is there, after it was called at this time. Its channels wait since now.
+    pub(super) fn come_up(&mut self, link: Box<dyn Link>, called_ms: u64, now_ms: u64) {
+        self.going = Going::Up(link);
+        self.patience.await_answer(called_ms);
+        self.patience.hear(now_ms);
+        self.patience.await_answer(now_ms);
+    }
+
+    /// Whether a channel waits to be opened.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.patience.since_ms.is_some()
+    }
+
+    /// Whether one has waited for too long.
+    pub(super) fn is_silent(&self, now_ms: u64) -> bool {
+        self.patience.is_over(now_ms)
     }
 
     pub(super) fn link(&mut self) -> Option<&mut dyn Link> {
@@ -245,4 +306,28 @@ pub(super) fn limited<'a>(regions: &[RegionMut<'a>], mut bytes: usize) -> Vec<Re
         }
     }
     limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_slow_is_waited_for_longer_but_not_for_ever() {
+        let mut patience = Patience::default();
+        assert!(!patience.is_over(u64::MAX), "nobody waits");
+        patience.await_answer(100);
+        patience.await_answer(700); // One more waits, and the first waits on.
+        assert!(!patience.is_over(100 + PATIENCE_MS_MIN - 1) && patience.is_over(100 + PATIENCE_MS_MIN));
+        patience.hear(1100);
+        assert!(!patience.is_over(u64::MAX), "it was answered");
+        patience.await_answer(2000);
+        assert!(!patience.is_over(2000 + 4 * 1000 - 1) && patience.is_over(2000 + 4 * 1000));
+        patience.hear(2001);
+        patience.await_answer(3000);
+        assert!(!patience.is_over(3000 + 4 * 1000 - 1), "the slowest counts, not the last");
+        patience.hear(60_000);
+        patience.await_answer(100_000);
+        assert!(!patience.is_over(100_000 + PATIENCE_MS_MAX - 1) && patience.is_over(100_000 + PATIENCE_MS_MAX));
+    }
 }

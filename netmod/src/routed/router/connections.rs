@@ -23,8 +23,6 @@ use crate::traits::Link;
 const TRUNK_SESSION: u64 = u64::MAX;
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
 const CALL_MS_MAX: u64 = 3000;
-/// So long may nothing come over a trunk on which a channel waits to be opened.
-const SILENT_MS_MAX: u64 = 800;
 /// So long may a rank of this node take to say where it wants to go.
 const GREETING_MS_MAX: u64 = 5000;
 
@@ -39,7 +37,7 @@ impl Router {
         trunk.channels.insert(trunk.last_channel, key);
         trunk.say(trunk.last_channel, TrunkRecord::Open);
         if let Going::Up(_) = trunk.going {
-            trunk.silent_since_ms.get_or_insert(now_ms);
+            trunk.await_answer(now_ms);
         }
         self.start_tick();
         self.flush(trunk_key);
@@ -107,8 +105,7 @@ impl Router {
                 return Some(why.for_callers());
             }
             CallerStep::Proven { link, .. } => {
-                trunk.going = Going::Up(link);
-                trunk.silent_since_ms = Some(since_ms.max(now_ms));
+                trunk.come_up(link, since_ms, now_ms);
                 self.watch_trunk(trunk_key);
                 self.turn_trunk(trunk_key);
             }
@@ -304,7 +301,7 @@ impl Router {
             let greeting = self.greetings.remove(key);
             let _ = self.poller.remove(greeting.socket.as_fd());
         }
-        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silent_since_ms.is_some();
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.awaits_answer();
         // What has come while nobody looked is not late.
         let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
         waiting.into_iter().for_each(|trunk_key| self.turn_trunk(trunk_key));
@@ -312,9 +309,7 @@ impl Router {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
             }
-            Going::Up(_) if trunk.silent_since_ms.is_some_and(|since_ms| now_ms >= since_ms + SILENT_MS_MAX) => {
-                Some(Ended::Silent)
-            }
+            Going::Up(_) if trunk.is_silent(now_ms) => Some(Ended::Silent),
             _ => None,
         };
         let ended: Vec<(TrunkKey, Ended)> =
