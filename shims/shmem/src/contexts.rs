@@ -112,6 +112,7 @@ impl Context {
     }
 
     /// Everything that was issued in this context is complete on return.
+    #[inline]
     pub(crate) fn quiet(&self, name: &'static str, process: &Process) {
         // Stores to mapped memory are visible to all before anything behind this.
         longarm::ffi::sync::fence(Ordering::SeqCst);
@@ -120,12 +121,17 @@ impl Context {
 
     /// The same before an exchange or a message that hands a lock on: whoever receives it sees what was stored to mapped memory
     /// before.
+    #[inline]
     pub(crate) fn quiet_before_handing_on(&self, name: &'static str, process: &Process) {
         // PAIR lock-word; see `lock.rs`.
         longarm::ffi::sync::fence(Ordering::Release);
-        if process.is_one_node {
-            return;
+        if !process.is_one_node {
+            self.quiet_between_nodes(name, process);
         }
+    }
+
+    #[inline(never)]
+    fn quiet_between_nodes(&self, name: &'static str, process: &Process) {
         let _one_at_a_time = self.quieting.lock();
         if let Some(part) = self.pending.lock().take() {
             let completion = part.done();

@@ -38,9 +38,10 @@ struct Words {
 }
 
 impl Words {
+    #[inline(always)]
     fn new(name: &'static str, job: &Job, lock: *mut i64) -> Words {
         if !lock.addr().is_multiple_of(8) {
-            end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"));
+            misaligned(name, lock);
         }
         let long_way = || job.place(name, job.process.me as c_int, lock.addr(), 8).offset;
         let offset = job.offset_in_heap(lock.addr(), 8).or_else(|| job.offset_in_statics(lock.addr(), 8));
@@ -50,6 +51,11 @@ impl Words {
         let last: *mut u32 = lock.cast();
         Words { last, own: last.wrapping_add(1), home, me: job.process.me + 1 }
     }
+}
+
+#[cold]
+fn misaligned(name: &'static str, lock: *const i64) -> ! {
+    end(name, format_args!("address {lock:p} is not a multiple of the 8 bytes of a lock"))
 }
 
 /// A division takes longer than the rest of a lock that is free.
