@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use longarm_memory::Region;
 use longarm_proto::{Kernel, Rank, Scale};
-use longarm_shm::{CounterKind, Eventcounts, NodeSegment, NodeStripes, OwnCounters, Stripes, Window, thread};
+use longarm_shm::{CounterKind, Eventcounts, NodeSegment, OwnCounters, OwnStripes, Stripes, Window, thread};
 
 use crate::completion::{Completion, Outcome};
 use crate::error::{Lost, LostHow, Operation, TransferError};
@@ -20,13 +20,13 @@ use flag_barriers::FlagBarriers;
 use layout::Layout;
 use out_of_reach::OutOfReach;
 
-/// See the module. What stands above may look at it on its own way to mapped memory, and remember where it is.
+/// See the module. Also for the C interfaces, which keep a pointer to it instead of finding it in every call.
 pub struct Local {
     pub(crate) layout: Layout,
     pub(crate) segment: Arc<NodeSegment>,
     counters: OwnCounters,
     eventcounts: Eventcounts,
-    stripes: NodeStripes,
+    stripes: OwnStripes,
     /// Where the ranks of this node meet.
     pub(crate) node_barriers: FlagBarriers,
     /// Where they combine updates, if there are several.
@@ -45,7 +45,7 @@ impl Local {
         Local {
             counters: segment.own_counters(layout.local_of(layout.me())),
             eventcounts: segment.eventcounts(),
-            stripes: segment.node_stripes(),
+            stripes: segment.own_stripes(),
             node_barriers: FlagBarriers::of_node(&segment, &layout),
             combining: Combining::of_node(&segment, &layout, failures.survivors_go_on()),
             all_are_here: (0..layout.rank_count())
@@ -95,10 +95,10 @@ impl Local {
         self.segment.eventcount(self.layout.local_of(self.layout.me()))
     }
 
-    /// Whether operations may go to mapped memory of a rank without further questions: it is not known to be dead.
+    /// Whether a rank is known to be dead.
     #[inline]
-    pub fn is_undisturbed(&self, rank: Rank) -> bool {
-        !self.failures.is_dead(rank)
+    pub fn is_dead(&self, rank: Rank) -> bool {
+        self.failures.is_dead(rank)
     }
 
     /// The stripe locks of this node.

@@ -40,8 +40,8 @@ pub struct Taken<'a> {
     word: Option<Word<'a>>,
 }
 
-/// A mutex that is mapped here, for callers who come back to it: on the way from a call to its word lie ten loads, each of which waits for the one
-/// before, and none of them begins before the exchange of the last call is done.
+/// A mutex that is mapped here, for callers who come back to it. On the way from a call to its word lie many loads, each of which waits
+/// for the one before, and the first for the exchange of the last call.
 #[derive(Clone, Copy)]
 pub struct MutexHere<'a> {
     local: &'a Local,
@@ -76,7 +76,8 @@ impl MutexHere<'_> {
         taken
     }
 
-    /// Gives it back if this rank has it, nobody waits for it and nothing is wrong. False: nothing was done, as for [`Client::unlock_at_once`].
+    /// Gives it back if this rank has it, nobody waits for it and nothing is wrong. False: nothing was done, as for
+    /// [`Client::unlock_at_once`].
     #[inline(always)]
     pub fn unlock_at_once(&self) -> bool {
         self.exchange(mutex_word(self.local.layout.me()), 0)
@@ -84,8 +85,8 @@ impl MutexHere<'_> {
 
     #[inline(always)]
     fn exchange(&self, from: u32, to: u32) -> bool {
-        let nothing_wrong = self.local.is_undisturbed(self.host) && !self.window.is_freed();
-        nothing_wrong && self.word.compare_exchange(from, to).is_ok()
+        let is_usable = !self.local.is_dead(self.host) && !self.window.is_freed();
+        is_usable && self.word.compare_exchange(from, to).is_ok()
     }
 }
 

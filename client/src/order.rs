@@ -18,8 +18,9 @@ impl Client {
     /// Everything this rank has issued towards `rank` is visible there on return. `ARMCI_Fence`, `shmem_pe_quiet`.
     #[inline]
     pub fn quiet_rank(&self, rank: Rank) -> Result<(), TransferError> {
-        let all_is_here = self.progress.endpoints.is_empty() && !self.local.failures.any();
-        if all_is_here && self.local.layout.contains(rank) {
+        let nothing_is_open = self.progress.endpoints.is_empty();
+        // A dead rank is an error, which the long way gives.
+        if nothing_is_open && !self.local.failures.any() && self.local.layout.contains(rank) {
             // SeqCst fence: as in `quiet_rank_long`.
             fence(Ordering::SeqCst);
             return Ok(());
@@ -47,10 +48,10 @@ impl Client {
     /// Everything this rank has issued is visible at its targets on return. `ARMCI_AllFence`, `shmem_quiet`.
     #[inline]
     pub fn quiet(&self) -> Result<(), TransferError> {
-        let all_is_here = self.progress.endpoints.is_empty();
-        // SeqCst fence: as in `quiet_rank_long`. Loads wait for it: there are none behind it where all is on this node.
+        let nothing_is_open = self.progress.endpoints.is_empty();
+        // SeqCst fence: as in `quiet_rank_long`. Loads behind it wait for it, so what there is to look at is looked at before.
         fence(Ordering::SeqCst);
-        if all_is_here { Ok(()) } else { self.quiet_endpoints_before_handing_on() }
+        if nothing_is_open { Ok(()) } else { self.quiet_endpoints_before_handing_on() }
     }
 
     /// As [`Client::quiet`], but weaker on this node: a release fence instead of a full one. Enough before an exchange or a message that

@@ -114,6 +114,12 @@ fn a_quiet_towards_a_dead_rank_or_none_says_so() {
     let dead = rank.client.quiet_rank(THERE);
     assert!(matches!(dead, Err(TransferError::Lost(Lost { rank: THERE, .. }))));
     rank.client.quiet().unwrap();
+    // Also where nothing was ever opened.
+    let alone = MockWorld::new().rank(Rank(0));
+    alone.client.quiet_rank(THERE).unwrap();
+    alone.note_death(THERE);
+    assert!(matches!(alone.client.quiet_rank(THERE), Err(TransferError::Lost(Lost { rank: THERE, .. }))));
+    alone.client.quiet_rank(Rank(0)).unwrap();
 }
 
 #[test]

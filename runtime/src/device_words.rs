@@ -117,7 +117,7 @@ fn reason_of(code: u8) -> Option<NoDeviceRmw> {
 impl DeviceWords {
     /// How many words a rank has; `None` for ranks that are not in the group.
     pub fn len_at(&self, rank: u32) -> Option<usize> {
-        length_of::<u64>(self.shared.client.bytes_of(Rank(rank)))
+        length_of::<u64>(self.shared.window.bytes_of(Rank(rank)))
     }
 
     /// The group over which they were made.
@@ -158,7 +158,7 @@ impl DeviceWords {
     }
 
     fn update(&self, rank: u32, index: u64, rmw: DeviceRmw) -> Result<u64, DeviceRmwError> {
-        self.shared.caller.device_rmw(&self.shared.client, Rank(rank), index, rmw)
+        self.shared.client.device_rmw(&self.shared.window, Rank(rank), index, rmw)
     }
 
     /// Starts [`DeviceWords::fetch_add`], behind the updates of these words that this rank has started before. One that is dropped is
@@ -205,7 +205,7 @@ impl DeviceWords {
     /// As [`Window::free_collective`](crate::Window::free_collective).
     pub fn free_collective(&self) -> Result<(), WindowError> {
         self.started.finish_before();
-        self.shared.group.free(&self.shared.client)
+        self.shared.group.free(&self.shared.window)
     }
 
     /// Starts [`DeviceWords::free_collective`], behind the collectives of the words' group that were started before.
@@ -220,7 +220,7 @@ impl DeviceWords {
 
 impl std::fmt::Debug for DeviceWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceWords({})", self.shared.client.identity().window)
+        write!(f, "DeviceWords({})", self.shared.window.identity().window)
     }
 }
 

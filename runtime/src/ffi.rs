@@ -7,26 +7,28 @@
 //! Rust programs do not need this module.
 
 mod clock;
-mod known_mutex;
+mod found_mutex;
 mod letters;
 mod symmetric;
 
 use std::sync::Arc;
 
-pub use longarm_client::{Completion, CompletionPart, Lender, LenderMut, Local, OriginBytes, OriginBytesMut, Shapes};
+pub use longarm_client::{
+    Completion, CompletionPart, Lender, LenderMut, Local as ThisNode, OriginBytes, OriginBytesMut, Shapes,
+};
 pub use longarm_memory::{Grid, Ranges, Region, RegionMut, Step};
 pub use longarm_proto::{
     AccumulateOp, Cursor, ElementType, Kernel, LEVELS_MAX, Level, Rank, Rmw, RmwOp, RmwWidth, Run, Scale, Shape,
     ShapeError, SignalOp, Strided,
 };
-/// One instruction on a word that is mapped here.
+/// Read-modify-writes of a word that is mapped here.
 pub use longarm_shm::amo;
 /// Atomics, for the state of an interface.
 pub use longarm_shm::sync;
 pub use longarm_shm::{CounterKind, Window as Part, flag_barrier};
 
 pub use clock::elapsed_s;
-pub use known_mutex::KnownMutex;
+pub use found_mutex::FoundMutex;
 pub use symmetric::ExposedForGood;
 
 pub use crate::window::MemoryOfNodes;
@@ -70,7 +72,7 @@ impl World {
 impl Window<u8> {
     #[inline]
     fn client(&self) -> &Arc<Client> {
-        &self.shared.caller
+        &self.shared.client
     }
 
     /// Where the part of a rank is mapped in this process. `None` if it is on another node.
@@ -86,7 +88,7 @@ impl Window<u8> {
     /// # Errors
     /// As [`Window::pointer_at`].
     pub fn part_at(&self, rank: u32) -> Result<Option<Part<'_>>, TransferError> {
-        let window = &self.shared.client;
+        let window = &self.shared.window;
         if window.bytes_of(Rank(rank)).is_none() {
             let (operation, ranks) = (Operation::Get, self.client().layout().rank_count());
             return Err(TransferError::NoSuchRank { operation, rank: Rank(rank), ranks });
@@ -97,14 +99,14 @@ impl Window<u8> {
     /// Leaves the parts of this node out of a core dump of this process: for large ones that are hardly used, all of which a
     /// dump would touch.
     pub fn leave_out_of_dumps(&self) {
-        self.shared.client.leave_out_of_dumps();
+        self.shared.window.leave_out_of_dumps();
     }
 
     /// Has servers do what this process asks of parts on other nodes, so that no device keeps their pages in memory: for windows
     /// of which few pages are used at a time, or whose pages are given back while they live. Every process of the window says
     /// so, before it first uses one of these parts.
     pub fn leave_unpinned(&self) {
-        self.shared.client.leave_unpinned();
+        self.shared.window.leave_unpinned();
     }
 
     /// [`Window::put`] of bytes that a C program vouches for.
@@ -113,20 +115,20 @@ impl Window<u8> {
     /// As [`Window::put`].
     #[inline]
     pub fn put_bytes(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> Result<(), TransferError> {
-        self.client().put(&self.shared.client, Rank(rank), offset, source)
+        self.client().put(&self.shared.window, Rank(rank), offset, source)
     }
 
     /// Starts a small put to another node together with others that nobody waits for; the source is copied. False: nothing
     /// was done, and it has to be started by [`Window::start_put_shapes`], which also knows what is wrong.
     #[inline]
     pub fn put_bytes_together(&self, rank: u32, offset: u64, source: OriginBytes<'_>) -> bool {
-        self.client().put_together(&self.shared.client, Rank(rank), offset, source)
+        self.client().put_together(&self.shared.window, Rank(rank), offset, source)
     }
 
-    /// What this process knows by itself, for those who look at it in every call: from the window it is four loads away, each of which waits
-    /// for the one before. It stays where it is as long as the window does.
+    /// What an operation on mapped memory needs besides the memory: who is dead, the counters, the stripe locks, and whom to wake. From the
+    /// window it is several loads away, each of which waits for the one before; it stays where it is as long as the window does.
     #[inline]
-    pub fn local(&self) -> &Local {
+    pub fn this_node(&self) -> &ThisNode {
         self.client().local()
     }
 
@@ -142,7 +144,7 @@ impl Window<u8> {
     /// As [`Window::get`].
     #[inline]
     pub fn get_bytes(&self, rank: u32, offset: u64, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
-        self.client().get(&self.shared.client, Rank(rank), offset, target)
+        self.client().get(&self.shared.window, Rank(rank), offset, target)
     }
 
     /// [`Window::put`] of any shape. The source reaches to the end of the origin's shape.
@@ -150,7 +152,7 @@ impl Window<u8> {
     /// # Errors
     /// As [`Window::put`].
     pub fn put_shapes(&self, rank: u32, shapes: Shapes, source: OriginBytes<'_>) -> Result<(), TransferError> {
-        self.client().put_shaped(&self.shared.client, Rank(rank), shapes, source)
+        self.client().put_shaped(&self.shared.window, Rank(rank), shapes, source)
     }
 
     /// [`Window::get`] of any shape.
@@ -158,7 +160,7 @@ impl Window<u8> {
     /// # Errors
     /// As [`Window::get`].
     pub fn get_shapes(&self, rank: u32, shapes: Shapes, target: OriginBytesMut<'_>) -> Result<(), TransferError> {
-        self.client().get_shaped(&self.shared.client, Rank(rank), shapes, target)
+        self.client().get_shaped(&self.shared.window, Rank(rank), shapes, target)
     }
 
     /// [`Window::accumulate`] of one run. The scale is lent, not copied: a wide load right after the narrow stores that made it
@@ -174,7 +176,7 @@ impl Window<u8> {
         operator: (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        self.client().accumulate_run(&self.shared.client, Rank(rank), offset, operator, source)
+        self.client().accumulate_run(&self.shared.window, Rank(rank), offset, operator, source)
     }
 
     /// Starts a small accumulate to another node together with others of its kind that nobody waits for; the source is copied. False:
@@ -187,13 +189,13 @@ impl Window<u8> {
         operator: (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> bool {
-        self.client().accumulate_together(&self.shared.client, Rank(rank), offset, operator, source)
+        self.client().accumulate_together(&self.shared.window, Rank(rank), offset, operator, source)
     }
 
     /// [`Window::accumulate`] of a grid of `bytes` bytes inside the part of a rank of this node. False: it has to go the
     /// long way, by [`Window::accumulate_shapes`], which also knows what is wrong; nothing was touched.
     pub fn accumulate_grid(&self, rank: u32, grid: (&Grid, u64), operator: Operator, source: OriginBytes<'_>) -> bool {
-        self.client().accumulate_grid(&self.shared.client, Rank(rank), grid, operator, source)
+        self.client().accumulate_grid(&self.shared.window, Rank(rank), grid, operator, source)
     }
 
     /// [`Window::accumulate`] of any shape.
@@ -207,7 +209,7 @@ impl Window<u8> {
         operator: Operator,
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        self.client().accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+        self.client().accumulate(&self.shared.window, Rank(rank), shapes, operator, source)
     }
 
     /// Starts [`Window::put_shapes`] under the lender's completion.
@@ -215,7 +217,7 @@ impl Window<u8> {
     /// # Errors
     /// What is known now, as [`Window::put`]; the rest comes with the completion.
     pub fn start_put_shapes(&self, rank: u32, shapes: Shapes, source: &Lender<'_>) -> Result<(), TransferError> {
-        self.client().start_put(&self.shared.client, Rank(rank), shapes, source)
+        self.client().start_put(&self.shared.window, Rank(rank), shapes, source)
     }
 
     /// Starts [`Window::get_shapes`] under the lender's completion.
@@ -223,7 +225,7 @@ impl Window<u8> {
     /// # Errors
     /// As [`Window::start_put_shapes`].
     pub fn start_get_shapes(&self, rank: u32, shapes: Shapes, target: &LenderMut<'_>) -> Result<(), TransferError> {
-        self.client().start_get(&self.shared.client, Rank(rank), shapes, target)
+        self.client().start_get(&self.shared.window, Rank(rank), shapes, target)
     }
 
     /// Starts [`Window::accumulate_shapes`] under the lender's completion.
@@ -237,7 +239,7 @@ impl Window<u8> {
         operator: Operator,
         source: &Lender<'_>,
     ) -> Result<(), TransferError> {
-        self.client().start_accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+        self.client().start_accumulate(&self.shared.window, Rank(rank), shapes, operator, source)
     }
 
     /// One read-modify-write; the old value, zero-extended.
@@ -246,7 +248,7 @@ impl Window<u8> {
     /// [`RmwError`].
     #[inline]
     pub fn rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw) -> Result<u64, RmwError> {
-        self.client().rmw(&self.shared.client, Rank(rank), offset, rmw)
+        self.client().rmw(&self.shared.window, Rank(rank), offset, rmw)
     }
 }
 
@@ -257,7 +259,7 @@ impl Window<u8> {
     /// # Errors
     /// What is known now, as there; the rest comes with the completion.
     pub fn start_rmw_bytes(&self, rank: u32, offset: u64, rmw: Rmw, part: &CompletionPart) -> Result<(), RmwError> {
-        self.client().start_rmw(&self.shared.client, Rank(rank), offset, rmw, part)
+        self.client().start_rmw(&self.shared.window, Rank(rank), offset, rmw, part)
     }
 }
 
@@ -265,7 +267,7 @@ impl Window<u8> {
 impl<T> Window<T> {
     /// Whether two names mean the same window.
     pub fn is_same<U>(&self, other: &Window<U>) -> bool {
-        Arc::ptr_eq(&self.shared.client, &other.shared.client)
+        Arc::ptr_eq(&self.shared.window, &other.shared.window)
     }
 
     /// Whether it was made over this group.

@@ -148,7 +148,7 @@ fn heap_of(world: &Group, bytes: u64) -> Result<Arc<Heap>, WindowError> {
     if let Some(heap) = &mut *world.inner.heap.lock() {
         return Ok(heap.hand_out(world));
     }
-    let window = Arc::clone(&world.allocate_at(bytes, true)?.client);
+    let window = Arc::clone(&world.allocate_at(bytes, true)?.window);
     let memory = Memory { window, blocks: Mutex::new(Blocks::new(bytes as usize)), heap_bytes: bytes };
     let mut heap = KeptHeap { memory: Arc::new(memory), handed: Weak::<Heap>::new() };
     let handed = heap.hand_out(world);
@@ -162,14 +162,7 @@ impl KeptHeap {
         if let Some(heap) = self.handed.upgrade().and_then(|heap| heap.downcast().ok()) {
             return heap;
         }
-        let (inner, client) = (Arc::clone(&world.inner), Arc::clone(&self.memory.window));
-        let window = Arc::new(WindowInner {
-            client,
-            caller: Arc::clone(&inner.client),
-            inner,
-            group: world.clone(),
-            memory_of_nodes: None,
-        });
+        let window = Arc::new(WindowInner::new(Arc::clone(&self.memory.window), world.clone(), None));
         let heap = Arc::new(Heap { window, memory: Arc::clone(&self.memory) });
         let handed: Arc<dyn Any + Send + Sync> = Arc::<Heap>::clone(&heap);
         self.handed = Arc::downgrade(&handed);

@@ -94,7 +94,7 @@ impl Group {
     /// As [`Group::allocate_collective`].
     pub fn mutexes_collective(&self, count: u64) -> Result<Mutexes, WindowError> {
         let shared = Arc::new(self.allocate(MutexHome::bytes(count).unwrap_or(u64::MAX))?);
-        let home = Arc::new(MutexHome::new(Arc::clone(&shared.client)));
+        let home = Arc::new(MutexHome::new(Arc::clone(&shared.window)));
         let gates = Arc::new(Gates::new(self.inner.client.layout().rank_count()));
         Ok(Mutexes { shared, home, gates })
     }
@@ -156,7 +156,7 @@ impl Mutexes {
         if gate.is_asked_for() {
             return None;
         }
-        let taken = self.shared.caller.lock_at_once(&self.home, Rank(place.0), place.1)?;
+        let taken = self.shared.client.lock_at_once(&self.home, Rank(place.0), place.1)?;
         gate.hold(token::mine());
         Some((gate, taken))
     }
@@ -179,9 +179,9 @@ impl Mutexes {
     fn ask_for(&self, place: MutexId, gate: &Gate, me: usize) -> Result<Taken<'_>, MutexError> {
         let mut release = None;
         loop {
-            match self.shared.caller.lock(&self.home, Rank(place.0), place.1) {
+            match self.shared.client.lock(&self.home, Rank(place.0), place.1) {
                 Err(MutexError::HeldAlready { .. }) if gate.holder() != me => {
-                    self.shared.caller.mutex_server(Rank(place.0))?;
+                    self.shared.client.mutex_server(Rank(place.0))?;
                     match release.take() {
                         None => release = Some(gate.await_release(me)),
                         Some(turn) => self.wait_for_thread(place, &turn),
@@ -194,7 +194,7 @@ impl Mutexes {
 
     /// Another thread of this rank has the mutex, or is before this one.
     fn wait_for_thread(&self, (host, _): MutexId, turn: &Turn) {
-        let _listed = self.shared.caller.enter_wait(Awaited::holder(Operation::Lock, Rank(host)));
+        let _listed = self.shared.client.enter_wait(Awaited::holder(Operation::Lock, Rank(host)));
         turn.wait();
     }
 
@@ -252,10 +252,10 @@ impl Mutexes {
     /// Takes the mutex if it is free and nobody of this rank has it or asks for it.
     pub(crate) fn try_take(&self, place: MutexId, me: usize) -> Result<Option<(&Gate, Taken<'_>)>, MutexError> {
         let gate = self.gate(place)?;
-        let (client, host) = (&self.shared.caller, Rank(place.0));
+        let (client, host) = (&self.shared.client, Rank(place.0));
         if gate.holder() != 0 || !self.gates.try_enter(gate, me) {
             // A host that is lost, and a set that is freed, are errors.
-            self.shared.client.check(Operation::Lock, host, 0, 0)?;
+            self.shared.window.check(Operation::Lock, host, 0, 0)?;
             client.alive(Operation::Lock, host)?;
             return Ok(None);
         }
@@ -272,7 +272,7 @@ impl Mutexes {
     pub fn unlock(&self, host: u32, number: u64) -> Result<(), MutexError> {
         let gate = self.gate((host, number))?;
         gate.let_go();
-        let unlocked = self.shared.caller.unlock(&self.home, Rank(host), number);
+        let unlocked = self.shared.client.unlock(&self.home, Rank(host), number);
         gate.released();
         unlocked
     }
@@ -301,7 +301,7 @@ impl Mutexes {
     /// # Errors
     /// As [`Window::free_collective`](crate::Window::free_collective).
     pub fn free_collective(&self) -> Result<(), WindowError> {
-        self.shared.group.free(&self.shared.client)
+        self.shared.group.free(&self.shared.window)
     }
 
     /// Starts [`Mutexes::free_collective`], behind the collectives of the group that were started before.
@@ -310,7 +310,7 @@ impl Mutexes {
     /// The future yields what [`Mutexes::free_collective`] returns.
     pub fn start_free_collective(&self) -> Started<(), WindowError> {
         let shared = Arc::clone(&self.shared);
-        self.shared.group.start(move |group| group.free(&shared.client))
+        self.shared.group.start(move |group| group.free(&shared.window))
     }
 }
 
@@ -353,7 +353,7 @@ impl MutexGuard<'_> {
 
     #[inline(always)]
     fn give_back(&self) -> Result<(), MutexError> {
-        let (client, home) = (&self.mutexes.shared.caller, &*self.mutexes.home);
+        let (client, home) = (&self.mutexes.shared.client, &*self.mutexes.home);
         let host = Rank(self.host);
         self.gate.let_go();
         if client.unlock_taken_at_once(home, self.taken, host, self.number) {

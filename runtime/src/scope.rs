@@ -133,7 +133,7 @@ impl<'env> Scope<'env> {
     /// [`Window::put`]. What is wrong with it is said when the scope ends.
     #[inline]
     pub fn put<T: Element>(&self, window: &Window<T>, rank: u32, selection: impl Selection, source: &'env [T]) {
-        let (client, part) = (&window.shared.caller, &window.shared.client);
+        let (client, part) = (&window.shared.client, &window.shared.window);
         if let Some(index) = selection.index(source.len()) {
             let offset = Window::<T>::offset(index);
             let bytes = OriginBytes::from(source.as_bytes());
@@ -147,7 +147,7 @@ impl<'env> Scope<'env> {
     /// [`Window::get`]. What is wrong with it is said when the scope ends.
     #[inline]
     pub fn get<T: Element>(&self, window: &Window<T>, rank: u32, selection: impl Selection, target: &'env mut [T]) {
-        let (client, part) = (&window.shared.caller, &window.shared.client);
+        let (client, part) = (&window.shared.client, &window.shared.window);
         if let Some(index) = selection.index(target.len()) {
             let offset = Window::<T>::offset(index);
             let bytes = OriginBytesMut::from(target.as_mut_bytes());
@@ -169,7 +169,7 @@ impl<'env> Scope<'env> {
         source: &'env [T],
     ) {
         self.note(update.kernel(rank).and_then(|(kernel, scale)| {
-            let (client, part) = (&window.shared.caller, &window.shared.client);
+            let (client, part) = (&window.shared.client, &window.shared.window);
             let bytes = OriginBytes::from(source.as_bytes());
             if let Some(index) = selection.index(source.len()) {
                 let offset = Window::<T>::offset(index);
@@ -193,7 +193,7 @@ impl<'env> Scope<'env> {
         let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
         self.note(selected.and_then(|selected| {
             let shapes = selected.shapes(size_of_val(source));
-            window.shared.caller.start_put(&window.shared.client, Rank(rank), shapes, &lender)
+            window.shared.client.start_put(&window.shared.window, Rank(rank), shapes, &lender)
         }));
     }
 
@@ -209,7 +209,7 @@ impl<'env> Scope<'env> {
         let lender = self.lent.target(OriginBytesMut::from(target.as_mut_bytes()));
         self.note(selected.and_then(|selected| {
             let shapes = selected.shapes(bytes);
-            window.shared.caller.start_get(&window.shared.client, Rank(rank), shapes, &lender)
+            window.shared.client.start_get(&window.shared.window, Rank(rank), shapes, &lender)
         }));
     }
 

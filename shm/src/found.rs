@@ -51,8 +51,8 @@ impl NodeSegment {
     }
 
     /// The stripe locks of this node.
-    pub fn node_stripes(self: &Arc<Self>) -> NodeStripes {
-        NodeStripes(Found::new(self.stripe_words().as_chunks().0, Arc::clone(self)))
+    pub fn own_stripes(self: &Arc<Self>) -> OwnStripes {
+        OwnStripes(Found::new(self.stripe_words().as_chunks().0, Arc::clone(self)))
     }
 
     /// Where the ranks of this node meet.
@@ -123,9 +123,9 @@ impl Eventcounts {
 
 /// The stripe locks of this node. Their number is a part of the type, so that nothing has to be counted on the way to one.
 #[derive(Debug)]
-pub struct NodeStripes(Found<[StripeWord; STRIPE_COUNT]>);
+pub struct OwnStripes(Found<[StripeWord; STRIPE_COUNT]>);
 
-impl NodeStripes {
+impl OwnStripes {
     /// As [`NodeSegment::stripes`].
     #[inline(always)]
     pub fn get(&self) -> Stripes<'_> {

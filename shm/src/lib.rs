@@ -74,7 +74,7 @@ pub use self::{
     cell::{CELL_PAYLOAD_BYTES, CELLS_OF_SERVER, CELLS_PER_RANK, CellHead, MESSAGE_BEGINS},
     counters::{CounterKind, Counters},
     fastbox::{SHORT_BYTES_MAX, ShortMessage},
-    found::{Eventcounts, NodeBoard, NodeCombining, NodeStripes, OwnCounters},
+    found::{Eventcounts, NodeBoard, NodeCombining, OwnCounters, OwnStripes},
     layout::{Full, NodeSegment, Popped, Producer},
     outside::OutsideWindow,
     parts::{LOCAL_RANKS_MAX, SLOT_BYTES},

@@ -21,6 +21,9 @@ pub struct RoutedOptions {
     pub node_count: u32,
     /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
     pub half_open_max: usize,
+    /// How long nothing may come over a trunk on which a channel waits, at most, in milliseconds: so that a rank that goes on calling finds
+    /// another one before it gives up.
+    pub silence_ms_max: u64,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
 }

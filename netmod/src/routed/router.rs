@@ -103,6 +103,8 @@ pub(super) struct Router {
     attempts: u32,
     /// The last call of each node.
     attempts_of: HashMap<NodeId, u32>,
+    /// How long nodes took to answer whose trunks were given up for their silence.
+    slowest_of: HashMap<NodeId, u64>,
     /// Channels that something has happened to.
     touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
@@ -157,6 +159,7 @@ impl Router {
             arrived: VecDeque::new(),
             attempts: 0,
             attempts_of: HashMap::new(),
+            slowest_of: HashMap::new(),
             touched: Vec::new(),
             holding: Vec::new(),
             attended: None,
@@ -298,6 +301,9 @@ impl Router {
     /// A trunk is over, and so are its channels.
     fn end_trunk(&mut self, trunk_key: TrunkKey, why: &Ended) {
         let Some(trunk) = self.trunks.try_remove(trunk_key) else { return };
+        if let Ended::Silent = why {
+            self.slowest_of.insert(trunk.node, trunk.slowest_ms(self.clock.now_ms()));
+        }
         match why {
             Ended::Violation(_) => {
                 tracing::warn!(node = self.options.identity.node.0, "the trunk to {} is ended: {why}", trunk.name())

@@ -65,6 +65,7 @@ fn options(node: u32) -> RoutedOptions {
         secret: Secret([5; 32]),
         node_count: 2,
         half_open_max: 8,
+        silence_ms_max: 5000,
         handshake_timeout_ms: 5000,
     }
 }

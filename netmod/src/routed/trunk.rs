@@ -39,7 +39,7 @@ pub(super) struct Trunk {
     pub(super) channels: HashMap<ChannelNumber, ChannelKey>,
     /// The last number that was given to a channel.
     pub(super) last_channel: ChannelNumber,
-    patience: Patience,
+    silence: Silence,
     /// Channels that wait for room.
     pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
@@ -53,36 +53,48 @@ pub(super) struct Trunk {
     data: Option<(ChannelNumber, usize)>,
 }
 
-/// How long a trunk may be silent on which a channel waits to be opened. A node that shares its processors with many takes seconds to
-/// answer, and to make its trunk anew would take it more: who has been slow may be slow again.
+/// How long nothing has come over a trunk although a channel waits to be opened, and how long that may last. A node that shares its
+/// processors with many takes seconds to answer, and to make its trunk anew would take it more: who has been slow may be slow again.
 #[derive(Debug, Default)]
-struct Patience {
+pub(super) struct Silence {
     /// Since when nothing has come although a channel waits.
     since_ms: Option<u64>,
     /// The longest that an answer took, the making of the trunk included.
     slowest_ms: u64,
 }
 
-/// So long at least, and so many times as long as the slowest answer, but not longer than a rank goes on calling.
-const PATIENCE_MS_MIN: u64 = 3000;
+/// So long at least, unless ranks give up sooner, ...
+const PATIENCE_MS: u64 = 3000;
+/// ... and so many times as long as the slowest answer.
 const PATIENCE_FACTOR: u64 = 4;
-const PATIENCE_MS_MAX: u64 = 8000;
 
-impl Patience {
+impl Silence {
     /// A channel waits.
-    fn await_answer(&mut self, now_ms: u64) {
+    fn begin(&mut self, now_ms: u64) {
         self.since_ms.get_or_insert(now_ms);
     }
 
     /// Something has come.
-    fn hear(&mut self, now_ms: u64) {
-        if let Some(since_ms) = self.since_ms.take() {
-            self.slowest_ms = self.slowest_ms.max(now_ms.saturating_sub(since_ms));
-        }
+    fn end(&mut self, now_ms: u64) {
+        self.slowest_ms = self.slowest_at(now_ms);
+        self.since_ms = None;
     }
 
-    fn is_over(&self, now_ms: u64) -> bool {
-        let patience_ms = (PATIENCE_FACTOR * self.slowest_ms).clamp(PATIENCE_MS_MIN, PATIENCE_MS_MAX);
+    /// The trunk that was called then is there. Its channels wait since now.
+    fn end_of_call(&mut self, called_ms: u64, now_ms: u64) {
+        self.since_ms = Some(called_ms);
+        self.end(now_ms);
+        self.begin(now_ms);
+    }
+
+    /// The longest that an answer took, if one came now.
+    fn slowest_at(&self, now_ms: u64) -> u64 {
+        self.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)).max(self.slowest_ms)
+    }
+
+    /// Whether it has lasted for too long, of so long at most.
+    fn is_over(&self, now_ms: u64, max_ms: u64) -> bool {
+        let patience_ms = (PATIENCE_FACTOR * self.slowest_ms).max(PATIENCE_MS).min(max_ms);
         self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + patience_ms)
     }
 }
@@ -102,7 +114,7 @@ impl Trunk {
             node,
             channels: HashMap::new(),
             last_channel: ChannelNumber(0),
-            patience: Patience::default(),
+            silence: Silence::default(),
             starved: Vec::new(),
             interest: Interest::READABLE,
             outgoing: Vec::new(),
@@ -114,32 +126,40 @@ impl Trunk {
         }
     }
 
+    /// One to a node that has taken so long to answer before.
+    pub(super) fn with_slowest(self, slowest_ms: u64) -> Trunk {
+        Trunk { silence: Silence { since_ms: None, slowest_ms }, ..self }
+    }
+
     /// A channel waits to be opened.
     pub(super) fn await_answer(&mut self, now_ms: u64) {
-        self.patience.await_answer(now_ms);
+        self.silence.begin(now_ms);
     }
 
     /// Something has come.
     pub(super) fn hear(&mut self, now_ms: u64) {
-        self.patience.hear(now_ms);
+        self.silence.end(now_ms);
     }
 
-    /// It is there, after it was called at this time. Its channels wait since now.
+    /// It is there, after it was called at this time.
     pub(super) fn come_up(&mut self, link: Box<dyn Link>, called_ms: u64, now_ms: u64) {
         self.going = Going::Up(link);
-        self.patience.await_answer(called_ms);
-        self.patience.hear(now_ms);
-        self.patience.await_answer(now_ms);
+        self.silence.end_of_call(called_ms, now_ms);
     }
 
-    /// Whether a channel waits to be opened.
-    pub(super) fn awaits_answer(&self) -> bool {
-        self.patience.since_ms.is_some()
+    /// Whether a channel waits, and nothing has come since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silence.since_ms.is_some()
     }
 
-    /// Whether one has waited for too long.
-    pub(super) fn is_silent(&self, now_ms: u64) -> bool {
-        self.patience.is_over(now_ms)
+    /// Whether that has lasted for too long, of so long at most.
+    pub(super) fn is_silent_for_too_long(&self, now_ms: u64, max_ms: u64) -> bool {
+        self.silence.is_over(now_ms, max_ms)
+    }
+
+    /// How long its node takes to answer, at worst, from what is known by now.
+    pub(super) fn slowest_ms(&self, now_ms: u64) -> u64 {
+        self.silence.slowest_at(now_ms)
     }
 
     pub(super) fn link(&mut self) -> Option<&mut dyn Link> {
@@ -314,20 +334,30 @@ mod tests {
 
     #[test]
     fn who_was_slow_is_waited_for_longer_but_not_for_ever() {
-        let mut patience = Patience::default();
-        assert!(!patience.is_over(u64::MAX), "nobody waits");
-        patience.await_answer(100);
-        patience.await_answer(700); // One more waits, and the first waits on.
-        assert!(!patience.is_over(100 + PATIENCE_MS_MIN - 1) && patience.is_over(100 + PATIENCE_MS_MIN));
-        patience.hear(1100);
-        assert!(!patience.is_over(u64::MAX), "it was answered");
-        patience.await_answer(2000);
-        assert!(!patience.is_over(2000 + 4 * 1000 - 1) && patience.is_over(2000 + 4 * 1000));
-        patience.hear(2001);
-        patience.await_answer(3000);
-        assert!(!patience.is_over(3000 + 4 * 1000 - 1), "the slowest counts, not the last");
-        patience.hear(60_000);
-        patience.await_answer(100_000);
-        assert!(!patience.is_over(100_000 + PATIENCE_MS_MAX - 1) && patience.is_over(100_000 + PATIENCE_MS_MAX));
+        let max_ms = 8000;
+        let mut silence = Silence::default();
+        assert!(!silence.is_over(u64::MAX, max_ms), "nobody waits");
+        silence.begin(100);
+        silence.begin(700); // One more waits, and the first waits on.
+        assert!(!silence.is_over(100 + PATIENCE_MS - 1, max_ms) && silence.is_over(100 + PATIENCE_MS, max_ms));
+        assert!(silence.is_over(100 + 1000, 1000), "ranks wait no longer");
+        silence.end(1100);
+        assert!(!silence.is_over(u64::MAX, max_ms), "it was answered");
+        silence.begin(2000);
+        assert!(!silence.is_over(2000 + 4 * 1000 - 1, max_ms) && silence.is_over(2000 + 4 * 1000, max_ms));
+        silence.end(2001);
+        silence.begin(3000);
+        assert!(!silence.is_over(3000 + 4 * 1000 - 1, max_ms), "the slowest counts, not the last");
+        assert_eq!(silence.slowest_at(9000), 6000, "what is not answered counts too");
+        silence.end(60_000);
+        silence.begin(100_000);
+        assert!(!silence.is_over(100_000 + max_ms - 1, max_ms) && silence.is_over(100_000 + max_ms, max_ms));
+    }
+
+    #[test]
+    fn the_making_of_a_trunk_is_an_answer_too() {
+        let mut silence = Silence::default();
+        silence.end_of_call(500, 1500);
+        assert!(!silence.is_over(1500 + 4 * 1000 - 1, 8000) && silence.is_over(1500 + 4 * 1000, 8000));
     }
 }

@@ -32,9 +32,14 @@ pub(crate) fn network(
         secret: secret.clone(),
         node_count: layout.node_count(),
         half_open_max: config.half_open_max as usize,
+        // In half of the time for which ranks go on calling.
+        silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
     })))
 }
+
+/// However short ranks wait, a trunk is not given up before.
+const TRUNK_SILENCE_MS_MIN: u64 = 800;
 
 /// Whether only the servers of nodes connect.
 pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {

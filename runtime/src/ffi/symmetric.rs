@@ -107,8 +107,8 @@ impl Window<u8> {
         (signals, signal_offset): (&Window<u8>, u64),
         (op, value): (SignalOp, u64),
     ) -> Result<(), RmwError> {
-        let data = (&*self.shared.client, offset);
-        let word = (&*signals.shared.client, signal_offset);
-        self.shared.caller.put_signal(data, word, (op, value), Rank(rank), source)
+        let data = (&*self.shared.window, offset);
+        let word = (&*signals.shared.window, signal_offset);
+        self.shared.client.put_signal(data, word, (op, value), Rank(rank), source)
     }
 }

@@ -82,7 +82,7 @@ impl Mutexes {
 
     /// For who is the one of this rank that asks. `release`: it has asked before, and was told that this rank has the mutex.
     fn ask<'a>(&'a self, gate: &'a Gate, place: MutexId, release: Option<Arc<Turn>>) -> State<'a> {
-        match self.shared.caller.begin_lock(&self.home, Rank(place.0), place.1) {
+        match self.shared.client.begin_lock(&self.home, Rank(place.0), place.1) {
             Ok(LockBegun::Asked(completion)) => State::Asked(gate, completion, release),
             Ok(LockBegun::Taken(taken)) => self.told(gate, place, Ok(taken), release),
             Err(error) => self.told(gate, place, Err(error), release),
@@ -103,7 +103,7 @@ impl Mutexes {
         answer: Result<Taken<'a>, MutexError>,
         release: Option<Arc<Turn>>,
     ) -> State<'a> {
-        let client = &self.shared.caller;
+        let client = &self.shared.client;
         let answer = match answer {
             Err(held @ MutexError::HeldAlready { .. }) => client.mutex_server(Rank(place.0)).and(Err(held)),
             answer => answer,
@@ -139,7 +139,7 @@ impl<'a> Locking<'a> {
                     self.state = self.mutexes.ask(gate, self.place, None);
                 }
                 State::Asked(gate, completion, release) => {
-                    let client = &self.mutexes.shared.caller;
+                    let client = &self.mutexes.shared.client;
                     // The server that was asked says so when the host dies, and its own death ends what it was asked.
                     if completion.poll_complete(context).is_pending() {
                         client.keep_moving();
@@ -181,7 +181,7 @@ impl Drop for Locking<'_> {
                 if completion.poll_complete(&mut Context::from_waker(&waker)).is_ready() {
                     waker.wake();
                 } else {
-                    self.mutexes.shared.caller.keep_moving();
+                    self.mutexes.shared.client.keep_moving();
                 }
             }
             State::Over(guard) => drop(guard),
@@ -209,7 +209,7 @@ impl Wake for Unwanted {
         inner.start_errand(self.place.0, move || {
             let (mutexes, place) = (&self.mutexes, self.place);
             let gate = mutexes.gate(place).expect("it was asked for at its gate");
-            let answer = mutexes.shared.caller.end_lock(&self.completion, Rank(place.0), place.1);
+            let answer = mutexes.shared.client.end_lock(&self.completion, Rank(place.0), place.1);
             let guard = answer.map(|taken| mutexes.guard(gate, place, taken));
             // Before the next one asks, who would be told that this rank has it.
             drop(guard);

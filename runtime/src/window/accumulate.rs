@@ -91,11 +91,11 @@ impl<T: Number> Window<T> {
             return self.accumulate_selected(rank, selection, update, source);
         };
         let source = OriginBytes::from(source.as_bytes());
-        let client = &self.shared.caller;
+        let client = &self.shared.client;
         // Lent from where it was made, for the reason that `Client::accumulate_run` has.
         match &update.kernel(rank) {
             Ok((kernel, scale)) => {
-                client.accumulate_run(&self.shared.client, Rank(rank), Self::offset(index), (*kernel, scale), source)
+                client.accumulate_run(&self.shared.window, Rank(rank), Self::offset(index), (*kernel, scale), source)
             }
             Err(error) => Err(error.clone()),
         }
@@ -111,7 +111,7 @@ impl<T: Number> Window<T> {
         let shapes = Self::select(selection, Operation::Accumulate, rank, source.len())?.shapes(size_of_val(source));
         let operator = update.kernel(rank)?;
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.caller.accumulate(&self.shared.client, Rank(rank), shapes, operator, source)
+        self.shared.client.accumulate(&self.shared.window, Rank(rank), shapes, operator, source)
     }
 
     /// Starts [`Window::accumulate`]. `ARMCI_NbAcc`, `ARMCI_NbAccS`, `ARMCI_NbAccV`.
@@ -144,7 +144,7 @@ impl<T: Number> Window<T> {
         let shapes = Self::shapes(selection, Operation::Accumulate, rank, source.len())?;
         let operator = update.kernel(rank)?;
         self.start(Operation::Accumulate, rank, source, |lender| {
-            self.shared.caller.start_accumulate(&self.shared.client, Rank(rank), shapes, operator, lender)
+            self.shared.client.start_accumulate(&self.shared.window, Rank(rank), shapes, operator, lender)
         })
     }
 }

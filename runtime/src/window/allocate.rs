@@ -362,14 +362,7 @@ impl Group {
             }
         };
         let client = self.inner.client.show(client.held_by(self.inner.netmod.remote_memory()));
-        let client = Arc::new(client);
-        WindowInner {
-            client,
-            caller: Arc::clone(&self.inner.client),
-            inner: Arc::clone(&self.inner),
-            group: self.clone(),
-            memory_of_nodes,
-        }
+        WindowInner::new(Arc::new(client), self.clone(), memory_of_nodes)
     }
 
     /// Frees a window that was allocated over this group.
@@ -419,7 +412,7 @@ impl<T: Element> Window<T> {
     /// # Errors
     /// [`WindowError::FreedWindow`] the second time; else that of the collective.
     pub fn free_collective(&self) -> Result<(), WindowError> {
-        self.shared.group.free(&self.shared.client)
+        self.shared.group.free(&self.shared.window)
     }
 
     /// Starts [`Window::free_collective`], behind the collectives of the window's group that were started before.
@@ -428,6 +421,6 @@ impl<T: Element> Window<T> {
     /// The future yields what [`Window::free_collective`] returns.
     pub fn start_free_collective(&self) -> Started<(), WindowError> {
         let shared = Arc::clone(&self.shared);
-        self.shared.group.start(move |group| group.free(&shared.client))
+        self.shared.group.start(move |group| group.free(&shared.window))
     }
 }

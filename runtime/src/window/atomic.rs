@@ -168,7 +168,7 @@ impl<T: Word> Window<T> {
     fn rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<T, RmwError> {
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         let offset = Self::offset(index);
-        self.shared.caller.rmw(&self.shared.client, Rank(rank), offset, rmw).map(T::from_bits)
+        self.shared.client.rmw(&self.shared.window, Rank(rank), offset, rmw).map(T::from_bits)
     }
 
     fn start_rmw(&self, rank: u32, index: usize, op: RmwOp, operand: T, compare: T) -> Result<Handle<T>, RmwError> {
@@ -177,8 +177,8 @@ impl<T: Word> Window<T> {
         }
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         let (completion, part) = Completion::begin();
-        let client = &self.shared.caller;
-        let issued = client.start_rmw(&self.shared.client, Rank(rank), Self::offset(index), rmw, &part);
+        let client = &self.shared.client;
+        let issued = client.start_rmw(&self.shared.window, Rank(rank), Self::offset(index), rmw, &part);
         drop(part);
         issued?;
         let output = |completion: &Completion| T::from_bits(completion.value());

@@ -50,8 +50,8 @@ impl<T: Element> Batch<T> for Puts {
 
     #[inline]
     fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
-        let client = &window.shared.caller;
-        client.put_at_once(&window.shared.client, Rank(rank), Window::<T>::offset(index), bytes_of(&[element]))
+        let client = &window.shared.client;
+        client.put_at_once(&window.shared.window, Rank(rank), Window::<T>::offset(index), bytes_of(&[element]))
     }
 
     fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
@@ -86,14 +86,14 @@ impl<T: Number> Batch<T> for Updates<T> {
 
     #[inline]
     fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
-        let (client, part) = (&window.shared.caller, &window.shared.client);
+        let (client, part) = (&window.shared.client, &window.shared.window);
         let (offset, (kernel, scale)) = (Window::<T>::offset(index), &self.operator);
         part.part_here(Self::OPERATION, Rank(rank)).is_ok_and(|part| part.is_some())
             && client.accumulate_run(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element])).is_ok()
     }
 
     fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
-        let (client, part) = (&window.shared.caller, &window.shared.client);
+        let (client, part) = (&window.shared.client, &window.shared.window);
         let (offset, (kernel, scale)) = (Window::<T>::offset(index), &self.operator);
         client.accumulate_together(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element]))
     }
@@ -199,7 +199,7 @@ impl<T: Element> Window<T> {
     /// What is here is read. The rest has room in the list, and is asked for.
     fn ask_many(&self, places: &[(u32, usize)]) -> Result<(Vec<T>, Vec<Asked<T>>), TransferError> {
         places.iter().try_for_each(|(rank, index)| self.check_one(Operation::Get, *rank, *index))?;
-        let (client, window) = (&self.shared.caller, &self.shared.client);
+        let (client, window) = (&self.shared.client, &self.shared.window);
         let mut elements = vec![T::new_zeroed(); places.len()];
         let mut away = Vec::new();
         for (place, (rank, index)) in places.iter().enumerate() {
@@ -222,7 +222,7 @@ impl<T: Element> Window<T> {
     #[inline]
     fn check_one(&self, operation: Operation, rank: u32, index: usize) -> Result<(), TransferError> {
         let offset = Self::offset(index);
-        self.shared.client.check(operation, Rank(rank), offset, offset.saturating_add(size_of::<T>() as u64))
+        self.shared.window.check(operation, Rank(rank), offset, offset.saturating_add(size_of::<T>() as u64))
     }
 
     /// Gives what was started of it; the rest is done.

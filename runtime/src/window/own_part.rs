@@ -73,8 +73,8 @@ impl<T: Element> Window<T> {
     /// node's server.
     pub fn own_part(&self) -> Result<OwnPart<'_, T>, TransferError> {
         let me = self.shared.inner.me();
-        self.shared.client.check(Operation::Get, me, 0, 0)?;
-        let part = self.shared.client.part_here(Operation::Get, me)?.expect("one's own part is on one's own node");
+        self.shared.window.check(Operation::Get, me, 0, 0)?;
+        let part = self.shared.window.part_here(Operation::Get, me)?.expect("one's own part is on one's own node");
         Ok(OwnPart { part, window: self, count: part.bytes() as usize / size_of::<T>(), element: PhantomData })
     }
 }
@@ -210,7 +210,7 @@ impl<'a, T: Element> OwnPart<'a, T> {
     #[inline]
     fn region(&self, index: usize, count: usize) -> RegionMut<'a> {
         match self.part.region_mut(Window::<T>::offset(index), Window::<T>::offset(count)) {
-            Ok(_) if self.window.shared.client.is_freed() => freed(),
+            Ok(_) if self.window.shared.window.is_freed() => freed(),
             Ok(region) => region,
             Err(_) => outside(index, count, self.count),
         }
@@ -288,14 +288,14 @@ impl<T: Word> OwnPart<'_, T> {
 
     #[inline]
     fn rmw(&self, index: usize, op: RmwOp, operand: T, compare: T) -> T {
-        if self.window.shared.client.is_freed() {
+        if self.window.shared.window.is_freed() {
             freed();
         }
         let rmw = Rmw { op, width: T::WIDTH, operand: operand.to_bits(), compare: compare.to_bits() };
         // The part starts on a page, so its words are aligned: only the index can be wrong.
         let Ok(old) = self.part.rmw(Window::<T>::offset(index), rmw) else { outside(index, 1, self.count) };
         // Another thread of this rank may sleep until the word changes.
-        self.window.shared.caller.ring_window(self.me());
+        self.window.shared.client.ring_window(self.me());
         T::from_bits(old)
     }
 

@@ -36,13 +36,20 @@ pub struct Window<T> {
 }
 
 pub(crate) struct WindowInner {
-    pub(crate) client: Arc<ClientWindow>,
-    /// What its calls go through: that of `inner`, one load nearer.
-    pub(crate) caller: Arc<Client>,
+    pub(crate) window: Arc<ClientWindow>,
+    /// That of `inner`, one load nearer: every operation goes through it.
+    pub(crate) client: Arc<Client>,
     pub(crate) inner: Arc<Inner>,
     pub(crate) group: Group,
     /// What memory it is in, if windows of the world have that one after the other.
     pub(crate) memory_of_nodes: Option<MemoryOfNodes>,
+}
+
+impl WindowInner {
+    pub(crate) fn new(window: Arc<ClientWindow>, group: Group, memory_of_nodes: Option<MemoryOfNodes>) -> WindowInner {
+        let inner = Arc::clone(&group.inner);
+        WindowInner { window, client: Arc::clone(&inner.client), inner, group, memory_of_nodes }
+    }
 }
 
 impl<T> Clone for Window<T> {
@@ -67,7 +74,7 @@ impl<T: Element> Window<T> {
     /// # Ok::<(), longarm::Error>(())
     /// ```
     pub fn len_at(&self, rank: u32) -> Option<usize> {
-        length_of::<T>(self.shared.client.bytes_of(Rank(rank)))
+        length_of::<T>(self.shared.window.bytes_of(Rank(rank)))
     }
 
     /// The group over which the window was allocated.
@@ -91,7 +98,7 @@ impl<T: Element> Window<T> {
 
     /// Whether [`Window::free_collective`] was called.
     pub fn is_freed(&self) -> bool {
-        self.shared.client.is_freed()
+        self.shared.window.is_freed()
     }
 
     /// Bytes from the start of a part to an element. Too large a number is outside every window, as it should be.
@@ -129,7 +136,7 @@ impl<T: Element> Window<T> {
 
 impl<T> std::fmt::Debug for Window<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let identity = self.shared.client.identity();
+        let identity = self.shared.window.identity();
         write!(f, "Window({}, generation {})", identity.window, identity.generation)
     }
 }

@@ -17,7 +17,7 @@ struct Signal<'a> {
 
 impl<'a> Signal<'a> {
     fn new(signals: &'a Window<u64>, index: usize, op: SignalOp, value: u64) -> Signal<'a> {
-        Signal { word: (&signals.shared.client, Window::<u64>::offset(index)), update: (op, value) }
+        Signal { word: (&signals.shared.window, Window::<u64>::offset(index)), update: (op, value) }
     }
 }
 
@@ -128,9 +128,9 @@ impl<T: Element> Window<T> {
     }
 
     fn put_signal(&self, (rank, index): (u32, usize), source: &[T], signal: &Signal<'_>) -> Result<(), RmwError> {
-        let data = (&*self.shared.client, Self::offset(index));
+        let data = (&*self.shared.window, Self::offset(index));
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.caller.put_signal(data, signal.word, signal.update, Rank(rank), source)
+        self.shared.client.put_signal(data, signal.word, signal.update, Rank(rank), source)
     }
 
     fn start_put_signal(
@@ -143,9 +143,9 @@ impl<T: Element> Window<T> {
             self.put_signal((rank, index), &source, signal)?;
             return Ok(Handle::done(source));
         }
-        let data = (&*self.shared.client, Self::offset(index));
+        let data = (&*self.shared.window, Self::offset(index));
         self.start(Operation::Put, rank, source, |lender| {
-            self.shared.caller.start_put_signal(data, signal.word, signal.update, Rank(rank), lender)
+            self.shared.client.start_put_signal(data, signal.word, signal.update, Rank(rank), lender)
         })
     }
 }

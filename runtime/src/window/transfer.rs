@@ -40,13 +40,13 @@ impl<T: Element> Window<T> {
     pub fn put(&self, rank: u32, selection: impl Selection, source: &[T]) -> Result<(), TransferError> {
         let Some(index) = selection.index(source.len()) else { return self.put_selected(rank, selection, source) };
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.caller.put(&self.shared.client, Rank(rank), Self::offset(index), source)
+        self.shared.client.put(&self.shared.window, Rank(rank), Self::offset(index), source)
     }
 
     fn put_selected(&self, rank: u32, selection: impl Selection, source: &[T]) -> Result<(), TransferError> {
         let shapes = Self::select(selection, Operation::Put, rank, source.len())?.shapes(size_of_val(source));
         let source = OriginBytes::from(source.as_bytes());
-        self.shared.caller.put_shaped(&self.shared.client, Rank(rank), shapes, source)
+        self.shared.client.put_shaped(&self.shared.window, Rank(rank), shapes, source)
     }
 
     /// Reads elements of a rank's part into a buffer, all of which is filled unless the [`Selection`] says where. They show
@@ -72,13 +72,13 @@ impl<T: Element> Window<T> {
     pub fn get(&self, rank: u32, selection: impl Selection, target: &mut [T]) -> Result<(), TransferError> {
         let Some(index) = selection.index(target.len()) else { return self.get_selected(rank, selection, target) };
         let target = OriginBytesMut::from(target.as_mut_bytes());
-        self.shared.caller.get(&self.shared.client, Rank(rank), Self::offset(index), target)
+        self.shared.client.get(&self.shared.window, Rank(rank), Self::offset(index), target)
     }
 
     fn get_selected(&self, rank: u32, selection: impl Selection, target: &mut [T]) -> Result<(), TransferError> {
         let shapes = Self::select(selection, Operation::Get, rank, target.len())?.shapes(size_of_val(target));
         let target = OriginBytesMut::from(target.as_mut_bytes());
-        self.shared.caller.get_shaped(&self.shared.client, Rank(rank), shapes, target)
+        self.shared.client.get_shaped(&self.shared.window, Rank(rank), shapes, target)
     }
 
     /// [`Window::get`] of a range or a patch into a new vector.
@@ -96,7 +96,7 @@ impl<T: Element> Window<T> {
     /// As [`Window::put`].
     pub fn get_vec(&self, rank: u32, selection: impl Extent) -> Result<Vec<T>, TransferError> {
         let count = selection.count();
-        let (client, window) = (&self.shared.caller, &self.shared.client);
+        let (client, window) = (&self.shared.client, &self.shared.window);
         match Self::select(selection, Operation::Get, rank, count)? {
             Selected::Run(offset) => {
                 let end = offset.saturating_add(Self::offset(count));
@@ -189,7 +189,7 @@ impl<T: Element> Window<T> {
         }
         let shapes = Self::shapes(selection, Operation::Put, rank, source.len())?;
         self.start(Operation::Put, rank, source, |lender| {
-            self.shared.caller.start_put(&self.shared.client, Rank(rank), shapes, lender)
+            self.shared.client.start_put(&self.shared.window, Rank(rank), shapes, lender)
         })
     }
 
@@ -221,21 +221,21 @@ impl<T: Element> Window<T> {
         }
         let shapes = Self::shapes(selection, Operation::Get, rank, target.len())?;
         self.start(Operation::Get, rank, target, |lender| {
-            self.shared.caller.start_get(&self.shared.client, Rank(rank), shapes, lender)
+            self.shared.client.start_get(&self.shared.window, Rank(rank), shapes, lender)
         })
     }
 
     /// Whether what is started at a rank is done on return.
     #[inline]
     pub(super) fn is_here(&self, rank: u32) -> bool {
-        self.shared.client.is_here(Rank(rank))
+        self.shared.window.is_here(Rank(rank))
     }
 
     /// See [`Client::put_together`](longarm_client::Client::put_together): a small put to another node, copied on return.
     #[inline]
     pub(crate) fn put_together(&self, rank: u32, index: usize, source: &[T]) -> bool {
-        let (window, offset) = (&self.shared.client, Self::offset(index));
-        self.shared.caller.put_together(window, Rank(rank), offset, OriginBytes::from(source.as_bytes()))
+        let (window, offset) = (&self.shared.window, Self::offset(index));
+        self.shared.client.put_together(window, Rank(rank), offset, OriginBytes::from(source.as_bytes()))
     }
 
     /// Starts an operation on an owned buffer.
@@ -250,7 +250,7 @@ impl<T: Element> Window<T> {
         let issued = issue(&buffer.lender());
         let buffer = buffer.issued();
         issued?;
-        let client = &self.shared.caller;
+        let client = &self.shared.client;
         let completion = Arc::clone(buffer.completion());
         Ok(Handle::new(client, completion, (operation, Rank(rank)), move |_| {
             buffer.take().expect("the operation is complete")

@@ -206,12 +206,12 @@ impl<T: Word> Window<T> {
             RmwWidth::W32 => WordWidth::W32,
             RmwWidth::W64 => WordWidth::W64,
         };
-        let bits = self.shared.caller.load_word(&self.shared.client, Self::offset(index), width)?;
+        let bits = self.shared.client.load_word(&self.shared.window, Self::offset(index), width)?;
         Ok(Seen(T::from_bits(bits)))
     }
 
     fn wait_words<R>(&self, check: impl FnMut() -> Result<Option<R>, WaitError>) -> Result<R, WaitError> {
-        self.shared.caller.wait_words(check)
+        self.shared.client.wait_words(check)
     }
 }
 

@@ -19,7 +19,7 @@ use std::ffi::c_int;
 
 use longarm::Window;
 use longarm::ffi::sync::{AtomicU64, Ordering};
-use longarm::ffi::{CounterKind, Kernel, Local, Part as MappedPart, Rank, Region, Scale};
+use longarm::ffi::{CounterKind, Kernel, Part as MappedPart, Rank, Region, Scale, ThisNode};
 use parking_lot::RwLock;
 
 /// Parts that each thread remembers.
@@ -51,35 +51,35 @@ struct Part {
 
 /// A part that this thread has used.
 #[derive(Clone, Copy)]
-struct Recent {
+struct RecentPart {
     epoch: u64,
     rank: u32,
     start: usize,
     bytes: u64,
     /// Where it is mapped here; null if it is on another node, or could not be mapped.
     base: *mut u8,
-    /// The same, for what is done under locks that lie elsewhere. Used as long as the window is.
-    part: Option<MappedPart<'static>>,
+    /// The same part with its place in the node's memory, from which the stripe lock of an accumulate follows.
+    mapped: Option<MappedPart<'static>>,
     /// Kept alive by the place of the same number in `OWNERS`.
     window: *const Window<u8>,
-    /// The window's: [`Window::local`].
-    local: *const Local,
+    /// The window's: [`Window::this_node`].
+    node: *const ThisNode,
 }
 
-const NOTHING: Recent = Recent {
+const NOTHING: RecentPart = RecentPart {
     epoch: 0,
     rank: 0,
     start: 0,
     bytes: 0,
     base: std::ptr::null_mut(),
-    part: None,
+    mapped: None,
     window: std::ptr::null(),
-    local: std::ptr::null(),
+    node: std::ptr::null(),
 };
 
 thread_local! {
     // Plain words without a destructor: found without asking whether they are initialised.
-    static RECENT: [Cell<Recent>; REMEMBERED] = const { [const { Cell::new(NOTHING) }; REMEMBERED] };
+    static RECENT: [Cell<RecentPart>; REMEMBERED] = const { [const { Cell::new(NOTHING) }; REMEMBERED] };
     static OWNERS: RefCell<Owners> = const { RefCell::new(Owners([const { None }; REMEMBERED])) };
 }
 
@@ -101,57 +101,57 @@ fn next_epoch() -> u64 {
 
 /// Bytes of a part, for a call that neither waits nor looks up another address.
 #[derive(Clone, Copy)]
-pub(crate) struct Direct<'a> {
+pub(crate) struct RecentBytes<'a> {
     /// Where the address is mapped; null if it is not.
     pub(crate) start: *mut u8,
     /// Bytes from the start of the part to the address.
     pub(crate) offset: u64,
-    recent: &'a Recent,
+    part: &'a RecentPart,
 }
 
-impl<'a> Direct<'a> {
+impl<'a> RecentBytes<'a> {
     /// Whose part it is: a rank that there is.
     #[inline(always)]
     pub(crate) fn rank(&self) -> u32 {
-        self.recent.rank
+        self.part.rank
     }
 
     #[inline(always)]
     pub(crate) fn window(&self) -> &'a Window<u8> {
         // SAFETY: the box in `OWNERS` keeps the window, and only this thread takes it out: by a lookup that misses or by a
-        // removal, which the contract of `known` excludes while this is used.
-        unsafe { &*self.recent.window }
+        // removal, which the contract of `recent` excludes while this is used.
+        unsafe { &*self.part.window }
     }
 
     #[inline(always)]
-    fn local(&self) -> &'a Local {
+    fn node(&self) -> &'a ThisNode {
         // SAFETY: as for the window, as long as which it stays.
-        unsafe { &*self.recent.local }
+        unsafe { &*self.part.node }
     }
 
     /// Whether an operation may go to the bytes at once: they are mapped here, and their owner is not known to be dead.
     #[inline(always)]
     pub(crate) fn may_be_touched(&self) -> bool {
-        !self.start.is_null() && self.local().is_undisturbed(Rank(self.rank()))
+        !self.start.is_null() && !self.node().is_dead(Rank(self.rank()))
     }
 
     /// Accumulates here. False: nothing was touched, and the long way finds out what is wrong.
     #[inline(always)]
     pub(crate) fn accumulate(&self, operator: (Kernel, &Scale), source: Region<'_>) -> bool {
         let target = (Rank(self.rank()), self.offset);
-        self.recent.part.is_some_and(|part| self.local().accumulate(part, target, operator, source))
+        self.part.mapped.is_some_and(|part| self.node().accumulate(part, target, operator, source))
     }
 
     /// Wakes the owner, if it sleeps until its windows change: after a read-modify-write.
     #[inline(always)]
     pub(crate) fn ring(&self) {
-        self.local().ring_window(Rank(self.rank()));
+        self.node().ring_window(Rank(self.rank()));
     }
 
     /// Counts an operation that was done on them here.
     #[inline(always)]
     pub(crate) fn count(&self, kind: CounterKind, bytes: usize) {
-        self.local().count(Rank(self.rank()), kind, bytes as u64);
+        self.node().count(Rank(self.rank()), kind, bytes as u64);
     }
 }
 
@@ -186,36 +186,36 @@ impl Addresses {
     /// going there at once.
     ///
     /// # Safety
-    /// As [`Addresses::known`].
+    /// As [`Addresses::recent`].
     #[inline(always)]
-    pub(crate) unsafe fn direct<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<Direct<'a>> {
+    pub(crate) unsafe fn direct<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<RecentBytes<'a>> {
         // SAFETY: this function's own contract.
-        unsafe { self.known(proc, address, bytes) }.filter(|known| known.may_be_touched())
+        unsafe { self.recent(proc, address, bytes) }.filter(|known| known.may_be_touched())
     }
 
-    /// The bytes, if this thread has used their part before and they are inside; no start if the part is not mapped here. What is
-    /// remembered is a process's that there is, so nobody has to look at the number before.
+    /// The bytes, if this thread has used their part before and they are inside; no start if the part is not mapped here. `proc` needs
+    /// no check before: only parts of processes that there are are remembered.
     ///
     /// # Safety
     /// The window of the result is not used after this thread has looked up another address or removed a part: the
     /// caller neither does so nor waits, because handlers of messages run while a thread waits.
     #[inline(always)]
-    pub(crate) unsafe fn known<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<Direct<'a>> {
+    pub(crate) unsafe fn recent<'a>(&self, proc: c_int, address: usize, bytes: usize) -> Option<RecentBytes<'a>> {
         let rank = proc.cast_unsigned();
         // PAIR epoch.
         let epoch = self.epoch.load(Ordering::Acquire);
-        let recent: *const [Cell<Recent>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
+        let recent: *const [Cell<RecentPart>; REMEMBERED] = RECENT.with(std::ptr::from_ref);
         // SAFETY: the place of a living thread lives as long as its thread, which is running this.
         let recent = unsafe { &*recent };
-        for known in recent {
+        for place in recent {
             // SAFETY: only a lookup that misses or a removal writes there, which this function's contract excludes while it is used.
-            let known = unsafe { &*known.as_ptr() };
-            let offset = address.wrapping_sub(known.start) as u64;
-            let inside = offset < known.bytes && bytes as u64 <= known.bytes - offset;
-            if inside && known.rank == rank && known.epoch == epoch {
-                let mapped = !known.base.is_null();
-                let start = if mapped { known.base.wrapping_add(offset as usize) } else { known.base };
-                return Some(Direct { start, offset, recent: known });
+            let part = unsafe { &*place.as_ptr() };
+            let offset = address.wrapping_sub(part.start) as u64;
+            let inside = offset < part.bytes && bytes as u64 <= part.bytes - offset;
+            if inside && part.rank == rank && part.epoch == epoch {
+                let mapped = !part.base.is_null();
+                let start = if mapped { part.base.wrapping_add(offset as usize) } else { part.base };
+                return Some(RecentBytes { start, offset, part });
             }
         }
         None
@@ -256,27 +256,27 @@ fn remember(epoch: u64, rank: u32, part: &Part) {
     let _ = OWNERS.try_with(|owners| {
         let Ok(mut owners) = owners.try_borrow_mut() else { return };
         RECENT.with(|recent| {
-            let is_it = |known: &Recent| known.epoch == epoch && known.rank == rank && known.start == part.start;
+            let is_it = |known: &RecentPart| known.epoch == epoch && known.rank == rank && known.start == part.start;
             if recent.iter().any(|known| is_it(&known.get())) {
                 return;
             }
             let window = Box::new(part.window.clone());
             let pointer: *const Window<u8> = &raw const *window;
-            // SAFETY: `OWNERS` keeps the box for as long as `RECENT` has the pointer, and `known` says how long what comes of it is used.
+            // SAFETY: `OWNERS` keeps the box for as long as `RECENT` has the pointer, and `recent` says how long what comes of it is used.
             let kept: &'static Window<u8> = unsafe { &*pointer };
             // A part that cannot be mapped is not reached directly.
             let mapped = kept.part_at(rank).ok().flatten();
             recent.iter().rev().zip(recent.iter().rev().skip(1)).for_each(|(to, from)| to.set(from.get()));
             owners.0.rotate_right(1);
-            recent[0].set(Recent {
+            recent[0].set(RecentPart {
                 epoch,
                 rank,
                 start: part.start,
                 bytes: part.bytes,
                 base: mapped.map_or(std::ptr::null_mut(), |part| part.start_pointer()),
-                part: mapped,
+                mapped,
                 window: pointer,
-                local: kept.local(),
+                node: kept.this_node(),
             });
             owners.0[0] = Some(window);
         });

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use longarm::error::MutexError;
-use longarm::ffi::KnownMutex;
+use longarm::ffi::FoundMutex;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use longarm::{Group, Mutexes, World};
 use parking_lot::{Mutex, RwLock};
@@ -91,7 +91,7 @@ impl Set {
     }
 
     #[inline(always)]
-    fn place(&self, number: c_int, proc: c_int) -> Done<(u32, u64)> {
+    pub(crate) fn place(&self, number: c_int, proc: c_int) -> Done<(u32, u64)> {
         let host = u32::try_from(proc).ok().and_then(|place| self.group.world_rank(place));
         let host = host.ok_or_else(|| Refusal::fatal(format!("there is no process {proc}")))?;
         let number = u64::try_from(number)
@@ -125,19 +125,20 @@ impl Set {
     }
 
     /// Where a mutex of this node is.
-    pub(crate) fn known(&self, number: c_int, proc: c_int) -> Option<KnownMutex<'_>> {
+    pub(crate) fn find_here(&self, number: c_int, proc: c_int) -> Option<FoundMutex<'_>> {
         let (host, number) = self.place(number, proc).ok()?;
-        self.mutexes.known(host, number)
+        self.mutexes.find_here(host, number)
     }
 
     /// What this process has put before is visible to whoever takes the mutex next.
     pub(crate) fn unlock(&self, world: &World, number: c_int, proc: c_int) -> Done {
+        let place = self.place(number, proc)?;
         world.quiet_before_handing_on()?;
-        self.unlock_after_quiet(number, proc)
+        self.unlock_after_quiet(place)
     }
 
-    pub(crate) fn unlock_after_quiet(&self, number: c_int, proc: c_int) -> Done {
-        let (host, number) = self.place(number, proc)?;
+    /// Gives the mutex back; the caller has called quiet.
+    pub(crate) fn unlock_after_quiet(&self, (host, number): (u32, u64)) -> Done {
         match self.mutexes.guard_of_kept(host, number) {
             Some(guard) => Ok(guard.unlock()?),
             // Nobody here is known to hold it, which its word or its server says better.

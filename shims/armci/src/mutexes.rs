@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use longarm::ffi::KnownMutex;
+use longarm::ffi::FoundMutex;
 use longarm::ffi::sync::Ordering;
 
 use crate::boundary::{call, call_or_end};
@@ -46,8 +46,8 @@ pub extern "C" fn PARMCI_Destroy_mutexes() -> c_int {
 pub extern "C" fn PARMCI_Lock(mutex: c_int, proc: c_int) {
     call_or_end("ARMCI_Lock", |job| {
         let set = job.mutexes.whole()?;
-        match Known::last(set, mutex, proc) {
-            Some(known) if known.lock_at_once() => Ok(()),
+        match LastMutex::of(set, mutex, proc) {
+            Some(found) if found.lock_at_once() => Ok(()),
             _ => lock_and_remember(set, mutex, proc),
         }
     });
@@ -58,41 +58,41 @@ pub extern "C" fn PARMCI_Lock(mutex: c_int, proc: c_int) {
 pub extern "C" fn PARMCI_Unlock(mutex: c_int, proc: c_int) {
     call_or_end("ARMCI_Unlock", |job| {
         let set = job.mutexes.whole()?;
+        let Some(found) = LastMutex::of(set, mutex, proc) else { return set.unlock(&job.world, mutex, proc) };
         job.world.quiet_before_handing_on()?;
-        match Known::last(set, mutex, proc) {
-            Some(known) if known.unlock_at_once() => Ok(()),
-            _ => set.unlock_after_quiet(mutex, proc),
-        }
+        if found.unlock_at_once() { Ok(()) } else { set.unlock_after_quiet(set.place(mutex, proc)?) }
     });
 }
 
 /// The mutex of the job that this thread has taken last, if it is one of this node. Sets of the job are never freed.
 #[derive(Clone, Copy)]
-struct Known {
+struct LastMutex {
     set: &'static Set,
     number: c_int,
     proc: c_int,
-    mutex: KnownMutex<'static>,
+    mutex: FoundMutex<'static>,
 }
 
 thread_local! {
     // Without a destructor: found without asking whether it is initialised.
-    static LAST: Cell<Option<Known>> = const { Cell::new(None) };
+    static LAST: Cell<Option<LastMutex>> = const { Cell::new(None) };
 }
 
-impl Known {
+impl LastMutex {
+    /// Where this mutex is, if this thread has taken no other one since.
     #[inline(always)]
-    fn last(set: &'static Set, number: c_int, proc: c_int) -> Option<KnownMutex<'static>> {
-        let is_it = |known: &Known| std::ptr::eq(known.set, set) && known.number == number && known.proc == proc;
-        LAST.with(Cell::get).filter(is_it).map(|known| known.mutex)
+    fn of(set: &'static Set, number: c_int, proc: c_int) -> Option<FoundMutex<'static>> {
+        let is_it = |last: &LastMutex| std::ptr::eq(last.set, set) && last.number == number && last.proc == proc;
+        LAST.with(Cell::get).filter(is_it).map(|last| last.mutex)
     }
 }
 
+/// Takes a mutex the long way, and makes it the last one of this thread.
 #[inline(never)]
 fn lock_and_remember(set: &'static Set, number: c_int, proc: c_int) -> Done {
     set.lock(number, proc)?;
-    if let Some(mutex) = set.known(number, proc) {
-        LAST.with(|last| last.set(Some(Known { set, number, proc, mutex })));
+    if let Some(mutex) = set.find_here(number, proc) {
+        LAST.with(|last| last.set(Some(LastMutex { set, number, proc, mutex })));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use longarm::ffi::{
 use crate::boundary::{end, or_end};
 use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
-use crate::word::{Word, here};
+use crate::word::{Word, rmw_here};
 
 /// Does one on this node over the default context, which most calls do; the old value. `None`: it takes the long way.
 ///
@@ -31,7 +31,7 @@ unsafe fn at_once<T: Word>(
         && there.addr().is_multiple_of(size_of::<T>())
     {
         // SAFETY: `direct` has looked at it, and it is aligned.
-        let old = unsafe { here(there, size_of::<T>(), op, operand, compare) };
+        let old = unsafe { rmw_here(there, size_of::<T>(), op, operand, compare) };
         done(job, pe, op, size_of::<T>());
         return Some(old);
     }
@@ -157,7 +157,7 @@ fn long(
         return None;
     }
     // SAFETY: `place` has looked at it, and it is aligned: heaps and segments begin at pages.
-    let old = unsafe { here(place.here, width, op, operand, compare) };
+    let old = unsafe { rmw_here(place.here, width, op, operand, compare) };
     done(job, pe, op, width);
     Some(old)
 }

@@ -249,7 +249,7 @@ impl Request<'_> {
                 let Some(op) = op else { end(name, format_args!("there is no operation {what}")) };
                 // SAFETY: `decode` has looked at place and width, and segments begin at pages.
                 return (
-                    unsafe { word::here(self.start, self.bytes, op, self.operands.0, self.operands.1) },
+                    unsafe { word::rmw_here(self.start, self.bytes, op, self.operands.0, self.operands.1) },
                     Vec::new(),
                 );
             }

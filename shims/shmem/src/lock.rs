@@ -23,7 +23,7 @@ use crate::amo;
 use crate::boundary::end;
 use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
-use crate::word::here;
+use crate::word::rmw_here;
 
 /// This PE has not been given the lock yet.
 const WAITS: u32 = 1 << 31;
@@ -61,19 +61,20 @@ fn misaligned(name: &'static str, lock: *const i64) -> ! {
 /// A division takes longer than the rest of a lock that is free.
 #[inline(always)]
 fn remainder(number: u64, size: u32) -> u32 {
-    // It is less than the size, so the casts lose nothing.
+    // The mask wants only the low bits, and a remainder is less than the size: what the casts lose does not count.
     if size.is_power_of_two() { number as u32 & (size - 1) } else { (number % u64::from(size)) as u32 }
 }
 
-/// Exchanges the last of the queue, if the home is on this node; what was there. Nobody sleeps until it changes.
+/// Exchanges the last of the queue if the lock's home is on this node, and gives what was there. `None`: it is elsewhere. Wakes nobody, for
+/// nobody sleeps until this half changes.
 ///
 /// # Safety
 /// As [`set`].
 #[inline(always)]
-unsafe fn exchange_here(job: &Job, words: &Words, from: u32, to: u32) -> Option<u32> {
+unsafe fn exchange_last_here(job: &Job, words: &Words, from: u32, to: u32) -> Option<u32> {
     let there = job.direct(words.home, words.last.addr(), 4)?;
     // SAFETY: `direct` has looked at it, and a lock is aligned.
-    let old = unsafe { here(there, 4, RmwOp::CompareSwap, u64::from(to), u64::from(from)) };
+    let old = unsafe { rmw_here(there, 4, RmwOp::CompareSwap, u64::from(to), u64::from(from)) };
     job.count(words.home, CounterKind::Rmw, 4);
     Some(old as u32)
 }
@@ -89,13 +90,15 @@ pub(crate) unsafe fn set(name: &'static str, lock: *mut c_long) {
     let words = Words::new(name, job, lock);
     // On another node asking first would cost one more round trip whenever it is held.
     // SAFETY: this function's own contract.
-    if unsafe { exchange_here(job, &words, 0, words.me) } == Some(0) {
+    if unsafe { exchange_last_here(job, &words, 0, words.me) } == Some(0) {
         return;
     }
     // SAFETY: this function's own contract.
     unsafe { join_queue(name, job, &words) };
 }
 
+/// Waits for the lock's turn in the queue.
+///
 /// # Safety
 /// As [`set`].
 #[inline(never)]
@@ -127,23 +130,22 @@ pub(crate) unsafe fn clear(name: &'static str, lock: *mut c_long) {
     // PAIR lock-word.
     job.contexts.get(name, DEFAULT).quiet_before_handing_on(name, &job.process);
     // SAFETY: this function's own contract.
-    if unsafe { exchange_here(job, &words, words.me, 0) } == Some(words.me) {
-        return;
+    let last = unsafe { exchange_last_here(job, &words, words.me, 0) }
+        // SAFETY: as above.
+        .unwrap_or_else(|| unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) });
+    if last != words.me {
+        // SAFETY: as above.
+        unsafe { hand_on(name, job, &words, last) };
     }
-    // SAFETY: this function's own contract.
-    unsafe { hand_on(name, job, &words) };
 }
 
+/// Gives the lock to who comes next, as somebody else is the last of the queue.
+///
 /// # Safety
 /// As [`set`].
 #[inline(never)]
-unsafe fn hand_on(name: &'static str, job: &Job, words: &Words) {
+unsafe fn hand_on(name: &'static str, job: &Job, words: &Words, last: u32) {
     let me = own_pe(words);
-    // SAFETY: this function's own contract.
-    let last = unsafe { amo::compare_swap(name, DEFAULT, words.last, words.me, 0, words.home) };
-    if last == words.me {
-        return;
-    }
     if last == 0 {
         end(name, "the lock is not set");
     }

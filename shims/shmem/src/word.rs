@@ -59,7 +59,7 @@ impl Word for f64 {
 /// # Safety
 /// The word is mapped and aligned.
 #[inline(always)]
-pub(crate) unsafe fn here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
+pub(crate) unsafe fn rmw_here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
     let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
     // SAFETY: this function's own contract; whoever updates the word does so atomically.
     unsafe { amo::rmw(there, Rmw { op, width, operand, compare }) }

@@ -269,6 +269,7 @@ impl Play {
             secret: SECRET,
             node_count: 3,
             half_open_max: 4,
+            silence_ms_max: 1 << 40,
             handshake_timeout_ms: 1 << 40,
         });
         Play { porch, listener: routed.listen().expect("the system has descriptors"), attempts: 0 }

@@ -64,7 +64,9 @@ impl Router {
         // What a rank says is encrypted on its whole way where that is asked for.
         let guest = Guest { secret, me, peer: node, session, encrypted: false };
         let going = Going::Calling { call: Box::new(self.calls.start(network_address, guest, since_ms)?), since_ms };
-        let trunk_key = self.trunks.insert(Trunk::new(going, Some(address.to_owned()), node));
+        let slowest_ms = self.slowest_of.get(&node).copied().unwrap_or(0);
+        let trunk = Trunk::new(going, Some(address.to_owned()), node).with_slowest(slowest_ms);
+        let trunk_key = self.trunks.insert(trunk);
         self.called.insert(address.to_owned(), trunk_key);
         self.watch_trunk(trunk_key);
         // If it has failed already nobody else is told: whoever opens a channel finds none, and calls again.
@@ -301,15 +303,16 @@ impl Router {
             let greeting = self.greetings.remove(key);
             let _ = self.poller.remove(greeting.socket.as_fd());
         }
-        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.awaits_answer();
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.is_silent();
         // What has come while nobody looked is not late.
         let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
         waiting.into_iter().for_each(|trunk_key| self.turn_trunk(trunk_key));
+        let max_ms = self.options.silence_ms_max;
         let ended = |trunk: &Trunk| match &trunk.going {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
             }
-            Going::Up(_) if trunk.is_silent(now_ms) => Some(Ended::Silent),
+            Going::Up(_) if trunk.is_silent_for_too_long(now_ms, max_ms) => Some(Ended::Silent),
             _ => None,
         };
         let ended: Vec<(TrunkKey, Ended)> =

@@ -38,8 +38,8 @@ impl Pending {
 
 /// See the module.
 pub(crate) struct Handles {
-    /// Whether anything was ever kept. On one node nothing is, and programs wait all the same.
-    is_used: AtomicBool,
+    /// Whether nothing was ever kept. On one node nothing is, and programs wait all the same.
+    untouched: AtomicBool,
     next: AtomicU64,
     named: Mutex<HashMap<u64, Vec<Pending>>>,
     implicit: Mutex<Vec<Pending>>,
@@ -58,17 +58,18 @@ fn first_number() -> u64 {
 impl Handles {
     pub(crate) fn new() -> Handles {
         Handles {
-            is_used: AtomicBool::new(false),
+            untouched: AtomicBool::new(true),
             next: AtomicU64::new(first_number()),
             named: Mutex::default(),
             implicit: Mutex::default(),
         }
     }
 
-    /// Whether nothing was ever kept. What this thread has kept it sees; of others it knows what it was told.
+    /// Whether nothing was ever kept.
     #[inline(always)]
     fn is_untouched(&self) -> bool {
-        !self.is_used.load(Ordering::Relaxed)
+        // Relaxed: a thread sees what it has kept itself, and whoever waits for another thread's was told of it by something that orders.
+        self.untouched.load(Ordering::Relaxed)
     }
 
     /// Keeps a transfer under a handle, besides those that it names already.
@@ -76,7 +77,7 @@ impl Handles {
     /// # Safety
     /// `handle` is null or points to a handle that nobody else uses meanwhile.
     pub(crate) unsafe fn keep(&self, handle: *mut CHandle, pending: Pending) {
-        self.is_used.store(true, Ordering::Relaxed);
+        self.untouched.store(false, Ordering::Relaxed);
         // SAFETY: this function's own contract.
         let Some(handle) = (unsafe { handle.as_mut() }) else {
             let mut implicit = self.implicit.lock();

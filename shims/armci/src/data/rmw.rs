@@ -30,15 +30,16 @@ pub unsafe extern "C" fn PARMCI_Rmw(
     call("ARMCI_Rmw", |job| {
         not_null(ploc)?;
         not_null(prem)?;
+        // Each call of `update_word` has an operation that is known, so that each becomes one instruction.
         match op {
             SWAP | FETCH_AND_ADD => {
                 let local = ploc.cast::<c_int>();
                 let old = if op == SWAP {
                     // SAFETY: not null, and this function's own contract.
                     let new = unsafe { local.read_unaligned() };
-                    word(job, RmwOp::Swap, (RmwWidth::W32, u64::from(new.cast_unsigned())), prem, proc)?
+                    update_word(job, RmwOp::Swap, (RmwWidth::W32, u64::from(new.cast_unsigned())), prem, proc)?
                 } else {
-                    word(job, RmwOp::FetchAdd, (RmwWidth::W32, u64::from(extra.cast_unsigned())), prem, proc)?
+                    update_word(job, RmwOp::FetchAdd, (RmwWidth::W32, u64::from(extra.cast_unsigned())), prem, proc)?
                 };
                 // SAFETY: as above. The width has 32 bits, so the cast loses nothing.
                 unsafe { local.write_unaligned((old as u32).cast_signed()) };
@@ -48,9 +49,9 @@ pub unsafe extern "C" fn PARMCI_Rmw(
                 let old = if op == SWAP_LONG {
                     // SAFETY: not null, and this function's own contract.
                     let new = unsafe { local.read_unaligned() };
-                    word(job, RmwOp::Swap, (LONG, new.cast_unsigned()), prem, proc)?
+                    update_word(job, RmwOp::Swap, (LONG, new.cast_unsigned()), prem, proc)?
                 } else {
-                    word(job, RmwOp::FetchAdd, (LONG, c_long::from(extra).cast_unsigned()), prem, proc)?
+                    update_word(job, RmwOp::FetchAdd, (LONG, c_long::from(extra).cast_unsigned()), prem, proc)?
                 };
                 // SAFETY: as above.
                 unsafe { local.write_unaligned(old.cast_signed()) };
@@ -65,9 +66,15 @@ pub unsafe extern "C" fn PARMCI_Rmw(
 const LONG: RmwWidth = RmwWidth::W64;
 const _: () = assert!(size_of::<c_long>() == 8);
 
-/// The old value of a word, which is done on by one instruction if its part is mapped here and was used before.
+/// Updates a word and gives its old value: by one instruction, if its part is mapped here and this thread has used it before.
 #[inline(always)]
-fn word(job: &Job, op: RmwOp, (width, operand): (RmwWidth, u64), remote: *const c_void, proc: c_int) -> Done<u64> {
+fn update_word(
+    job: &Job,
+    op: RmwOp,
+    (width, operand): (RmwWidth, u64),
+    remote: *const c_void,
+    proc: c_int,
+) -> Done<u64> {
     let rmw = Rmw { op, width, operand, compare: 0 };
     // SAFETY: an operation on mapped memory does not wait.
     if let Some(direct) = unsafe { job.addresses.direct(proc, remote.addr(), width.bytes()) }
@@ -79,12 +86,12 @@ fn word(job: &Job, op: RmwOp, (width, operand): (RmwWidth, u64), remote: *const 
         direct.count(CounterKind::Rmw, width.bytes());
         return Ok(old);
     }
-    word_long(job, rmw, remote, proc)
+    update_word_long(job, rmw, remote, proc)
 }
 
 /// The same through the tables, which also finds out what is wrong.
 #[inline(never)]
-fn word_long(job: &Job, rmw: Rmw, remote: *const c_void, proc: c_int) -> Done<u64> {
+fn update_word_long(job: &Job, rmw: Rmw, remote: *const c_void, proc: c_int) -> Done<u64> {
     let rank = job.rank(proc)?;
     match job.addresses.find(rank, remote.addr()) {
         Some((window, offset)) => {

@@ -7,7 +7,7 @@ use longarm::error::{Operation, TransferError};
 use longarm::ffi::{Completion, CounterKind, Kernel, LenderMut, OriginBytes, OriginBytesMut, RegionMut, Scale, Shapes};
 
 use super::handles::{CHandle, Pending};
-use crate::addresses::Direct;
+use crate::addresses::RecentBytes;
 use crate::arguments::{Counts, Origin, Side, not_null, readable, writable};
 use crate::job::Job;
 use crate::refusal::{Done, Refusal};
@@ -244,7 +244,7 @@ pub(crate) unsafe fn contiguous(
 unsafe fn through_memory(
     doing: Doing<'_>,
     local: *const c_void,
-    direct: &Direct<'_>,
+    direct: &RecentBytes<'_>,
     bytes: usize,
 ) -> Result<(), TransferError> {
     // SAFETY: mapped for as long as the window lives, which is longer than this call.
@@ -264,6 +264,7 @@ unsafe fn through_memory(
             // SAFETY: this function's own contract.
             let source = unsafe { readable(local, bytes) };
             if !direct.accumulate((kernel, scale), source) {
+                // It is refused there too, and by what is said.
                 let source = OriginBytes::from_region(source);
                 direct.window().accumulate_bytes(direct.rank(), direct.offset, (kernel, scale), source)?;
             }
@@ -328,9 +329,9 @@ pub(crate) unsafe fn contiguous_under(
     if !local.is_null() && !remote.is_null() && bytes > 0 {
         let bytes = bytes as usize;
         // SAFETY: what is done with the result does not wait: operations on mapped memory, and puts that are copied.
-        if let Some(known) = unsafe { job.addresses.known(proc, remote.addr(), bytes) } {
+        if let Some(known) = unsafe { job.addresses.recent(proc, remote.addr(), bytes) } {
             if known.may_be_touched() {
-                // SAFETY: this function's own contract, and `known` has looked at the remote bytes.
+                // SAFETY: this function's own contract, and `recent` has looked at the remote bytes.
                 return Ok(unsafe { through_memory(doing, local, &known, bytes) }?);
             }
             if known.start.is_null() && matches!(doing, Doing::Put) {

@@ -8,7 +8,7 @@ use crate::mutex::{Mutexes, token};
 
 /// Where a mutex of this node is: what [`Mutexes::lock_kept`] and [`Mutexes::guard_of_kept`] find out in every call.
 #[derive(Clone, Copy)]
-pub struct KnownMutex<'a> {
+pub struct FoundMutex<'a> {
     gate: &'a Gate,
     here: MutexHere<'a>,
 }
@@ -21,22 +21,24 @@ impl Mutexes {
     /// let world = longarm::init()?;
     /// let mutexes = world.mutexes_collective(1)?;
     /// mutexes.lock_kept(0, 0)?;
-    /// let known = mutexes.known(0, 0).expect("it is of this node");
-    /// assert!(known.unlock_at_once() && known.lock_at_once() && !known.lock_at_once());
+    /// let found = mutexes.find_here(0, 0).expect("it is of this node");
+    /// assert!(found.unlock_at_once() && found.lock_at_once() && !found.lock_at_once());
     /// mutexes.guard_of_kept(0, 0).expect("it is kept").unlock()?;
-    /// assert!(!known.unlock_at_once());
+    /// assert!(!found.unlock_at_once());
+    /// mutexes.free_collective()?;
+    /// assert!(!found.lock_at_once()); // it has gone with its set
     /// # world.finalize()?;
     /// # Ok::<(), longarm::Error>(())
     /// ```
-    pub fn known(&self, host: u32, number: u64) -> Option<KnownMutex<'_>> {
+    pub fn find_here(&self, host: u32, number: u64) -> Option<FoundMutex<'_>> {
         let gate = self.gates.find((host, number))?;
         let home: &MutexHome = &self.home;
-        let here = self.shared.caller.mutex_here(home, Rank(host), number)?;
-        Some(KnownMutex { gate, here })
+        let here = self.shared.client.mutex_here(home, Rank(host), number)?;
+        Some(FoundMutex { gate, here })
     }
 }
 
-impl KnownMutex<'_> {
+impl FoundMutex<'_> {
     /// Takes it and keeps it, if it is free and no other thread of this rank asks for it. False: nothing was done, and
     /// [`Mutexes::lock_kept`] finds out what there is to do.
     #[inline(always)]
