@@ -17,13 +17,16 @@ const BLOCK_NODES: usize = 64;
 /// Bucket b has 2^b places: enough for any number of nodes.
 const BUCKETS: usize = 32;
 
-type Block<T> = Box<[OnceLock<Arc<T>>; BLOCK_NODES]>;
+type Block<T> = [OnceLock<Arc<T>>; BLOCK_NODES];
 type Bucket<T> = Box<[OnceLock<Arc<T>>]>;
 
 /// See the module. What was opened stays.
 pub(crate) struct Opened<T = Endpoint> {
-    /// By node, in blocks: those in which one was opened.
-    blocks: Box<[OnceLock<Block<T>>]>,
+    /// Those of the first nodes, by node. Small jobs have no others, and each small request looks here: by way of `blocks` it would wait for
+    /// three loads more, one after the other.
+    first: Block<T>,
+    /// Those of the nodes behind them, by node, in blocks: where one was opened.
+    blocks: Box<[OnceLock<Box<Block<T>>>]>,
     /// In the order in which they were opened, in buckets of 1, 2, 4… places. A place never moves, so readers need no lock.
     in_order: [OnceLock<Bucket<T>>; BUCKETS],
     /// How many places are claimed there.
@@ -32,8 +35,9 @@ pub(crate) struct Opened<T = Endpoint> {
 
 impl<T> Opened<T> {
     pub(crate) fn new(nodes: u32) -> Opened<T> {
-        let blocks = (nodes as usize).div_ceil(BLOCK_NODES);
+        let blocks = (nodes as usize).saturating_sub(BLOCK_NODES).div_ceil(BLOCK_NODES);
         Opened {
+            first: array::from_fn(|_| OnceLock::new()),
             blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
             in_order: array::from_fn(|_| OnceLock::new()),
             count: AtomicU32::new(0),
@@ -44,7 +48,15 @@ impl<T> Opened<T> {
     #[inline]
     pub(crate) fn of(&self, node: NodeId) -> Option<&T> {
         let node = node.0 as usize;
-        self.blocks[node / BLOCK_NODES].get()?[node % BLOCK_NODES].get().map(Arc::as_ref)
+        let place = match self.first.get(node) {
+            Some(place) => place,
+            None => self.place_behind(node - BLOCK_NODES)?,
+        };
+        place.get().map(Arc::as_ref)
+    }
+
+    fn place_behind(&self, node: usize) -> Option<&OnceLock<Arc<T>>> {
+        Some(&self.blocks[node / BLOCK_NODES].get()?[node % BLOCK_NODES])
     }
 
     /// Whether none was ever opened.
@@ -66,8 +78,15 @@ impl<T> Opened<T> {
     /// That of a node, opened now if need be. Who goes through all of them may see it before it is found by its node.
     pub(crate) fn open(&self, node: NodeId, open: impl FnOnce() -> T) -> &T {
         let at = node.0 as usize;
-        let block = self.blocks[at / BLOCK_NODES].get_or_init(|| Box::new(array::from_fn(|_| OnceLock::new())));
-        block[at % BLOCK_NODES].get_or_init(|| {
+        let new_block = || Box::new(array::from_fn(|_| OnceLock::new()));
+        let place = match self.first.get(at) {
+            Some(place) => place,
+            None => {
+                let at = at - BLOCK_NODES;
+                &self.blocks[at / BLOCK_NODES].get_or_init(new_block)[at % BLOCK_NODES]
+            }
+        };
+        place.get_or_init(|| {
             let opened = Arc::new(open());
             self.append(Arc::clone(&opened));
             opened
@@ -91,6 +110,7 @@ mod tests {
     #[test]
     fn each_is_opened_once_and_all_are_found() {
         let opened: Opened<u32> = Opened::new(130);
+        assert!([0, 63, 64, 127, 128, 129].iter().all(|node| opened.of(NodeId(*node)).is_none()));
         assert!(opened.of(NodeId(129)).is_none() && opened.iter().next().is_none() && opened.is_empty());
         for node in [129, 3, 64, 3] {
             assert_eq!(*opened.open(NodeId(node), || node), node);
