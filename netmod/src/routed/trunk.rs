@@ -63,9 +63,9 @@ pub(super) struct Silence {
     slowest_ms: u64,
 }
 
-/// So long at least, unless ranks give up sooner, ...
+/// A silence lasts for too long after this, ...
 const PATIENCE_MS: u64 = 3000;
-/// ... and so many times as long as the slowest answer.
+/// ... or after so many times the slowest answer, if that is longer; for ranks that give up sooner see `RoutedOptions::silence_ms_max`.
 const PATIENCE_FACTOR: u64 = 4;
 
 impl Silence {
