@@ -12,6 +12,7 @@
 //! It refuses to make sums atomic: callers hold a lock. As in `copy` the compiler assumes nothing about the bytes, so a
 //! process that breaks that rule loses sums and nothing else.
 
+use crate::grid::{Rows, Step};
 use crate::region::{Region, RegionMut, assert_same_length};
 
 /// A factor. Of a real one the imaginary part is not looked at; those of f32 fit in an f64 without rounding.
@@ -32,8 +33,9 @@ enum Kind {
     ComplexF64,
 }
 
-/// Adds `bytes` bytes of elements. A plain function, so that it can be picked once and called for each run.
-type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor);
+/// Adds `bytes` bytes of elements, as often as the step says. A plain function, so that it can be picked once and called for each run, or
+/// for many.
+type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step);
 
 /// Adds scaled numbers of one type.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +94,21 @@ impl Adder {
         assert!(bytes & (self.element_bytes - 1) == 0, "{bytes} bytes are not whole elements");
         // SAFETY: both sides are valid for their length by the contract of regions, the lengths are equal and whole
         // elements (asserted), and `pick` gave a loop that this processor has the instructions for.
-        unsafe { (self.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor) };
+        unsafe { (self.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor, Step::ONCE) };
+    }
+
+    /// [`Adder::add`] of each pair of runs, in order: for short ones, which take less time than a call.
+    ///
+    /// # Panics
+    ///
+    /// If a run is not of whole elements.
+    #[inline]
+    pub fn add_rows(&self, rows: Rows<'_, '_>) {
+        let bytes = rows.run_bytes();
+        assert!(bytes & (self.element_bytes - 1) == 0, "{bytes} bytes are not whole elements");
+        let (dst, src, step) = rows.places();
+        // SAFETY: as in `add`, for every run: all of them are inside of regions.
+        unsafe { (self.run)(dst, src, bytes, &self.factor, step) };
     }
 }
 

@@ -1,33 +1,37 @@
 //! The sums for machines without hand-written code, and for Miri: element by element, through private memory.
 
-use super::{AddFn, Factor, Kind};
+use super::{AddFn, Factor, Kind, Step};
 use crate::copy::copy;
 
 pub(super) fn pick(kind: Kind) -> AddFn {
     match kind {
-        Kind::SumF32 => |dst, src, bytes, _| {
+        Kind::SumF32 => |dst, src, bytes, _, rows| {
             // SAFETY: the caller's promise, passed on.
             unsafe {
-                each::<4>(dst, src, bytes, |to, from| (f32::from_ne_bytes(to) + f32::from_ne_bytes(from)).to_ne_bytes())
+                each::<4>(dst, src, bytes, rows, |to, from| {
+                    (f32::from_ne_bytes(to) + f32::from_ne_bytes(from)).to_ne_bytes()
+                })
             }
         },
-        Kind::SumF64 => |dst, src, bytes, _| {
+        Kind::SumF64 => |dst, src, bytes, _, rows| {
             // SAFETY: the caller's promise, passed on.
             unsafe {
-                each::<8>(dst, src, bytes, |to, from| (f64::from_ne_bytes(to) + f64::from_ne_bytes(from)).to_ne_bytes())
+                each::<8>(dst, src, bytes, rows, |to, from| {
+                    (f64::from_ne_bytes(to) + f64::from_ne_bytes(from)).to_ne_bytes()
+                })
             }
         },
-        Kind::ScaledF32 => |dst, src, bytes, factor| {
+        Kind::ScaledF32 => |dst, src, bytes, factor, rows| {
             let scale = factor.real as f32;
             let add = |to, from| (f32::from_ne_bytes(to) + scale * f32::from_ne_bytes(from)).to_ne_bytes();
             // SAFETY: the caller's promise, passed on.
-            unsafe { each::<4>(dst, src, bytes, add) }
+            unsafe { each::<4>(dst, src, bytes, rows, add) }
         },
-        Kind::ScaledF64 => |dst, src, bytes, factor| {
+        Kind::ScaledF64 => |dst, src, bytes, factor, rows| {
             let scale = factor.real;
             let add = |to, from| (f64::from_ne_bytes(to) + scale * f64::from_ne_bytes(from)).to_ne_bytes();
             // SAFETY: the caller's promise, passed on.
-            unsafe { each::<8>(dst, src, bytes, add) }
+            unsafe { each::<8>(dst, src, bytes, rows, add) }
         },
         Kind::ComplexF32 => complex_f32,
         Kind::ComplexF64 => complex_f64,
@@ -42,13 +46,13 @@ pub(super) fn pick(kind: Kind) -> AddFn {
 pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
     let add = |to, from| (f64::from_ne_bytes(to) + scale * f64::from_ne_bytes(from)).to_ne_bytes();
     // SAFETY: the caller's promise, passed on.
-    unsafe { each::<8>(dst, src, 8, add) }
+    unsafe { each::<8>(dst, src, 8, Step::ONCE, add) }
 }
 
 /// # Safety
 ///
 /// As for `each`.
-unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
     let (real, imaginary) = (factor.real as f32, factor.imaginary as f32);
     let parts = |pair: [u8; 8]| [0, 4].map(|at| f32::from_ne_bytes(std::array::from_fn(|byte| pair[at + byte])));
     let add = |to, from| {
@@ -61,13 +65,13 @@ unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Facto
         std::array::from_fn(|byte| bytes[byte / 4][byte % 4])
     };
     // SAFETY: the caller's promise, passed on.
-    unsafe { each::<8>(dst, src, bytes, add) }
+    unsafe { each::<8>(dst, src, bytes, rows, add) }
 }
 
 /// # Safety
 ///
 /// As for `each`.
-unsafe fn complex_f64(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+unsafe fn complex_f64(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
     let (real, imaginary) = (factor.real, factor.imaginary);
     let parts = |pair: [u8; 16]| [0, 8].map(|at| f64::from_ne_bytes(std::array::from_fn(|byte| pair[at + byte])));
     let add = |to, from| {
@@ -80,27 +84,30 @@ unsafe fn complex_f64(dst: *mut u8, src: *const u8, bytes: usize, factor: &Facto
         std::array::from_fn(|byte| bytes[byte / 8][byte % 8])
     };
     // SAFETY: the caller's promise, passed on.
-    unsafe { each::<16>(dst, src, bytes, add) }
+    unsafe { each::<16>(dst, src, bytes, rows, add) }
 }
 
 /// # Safety
 ///
-/// Both sides are valid for `bytes` bytes, which are a multiple of `ELEMENT`.
+/// Both sides of each of the rows are valid for `bytes` bytes, which are a multiple of `ELEMENT`.
 unsafe fn each<const ELEMENT: usize>(
     dst: *mut u8,
     src: *const u8,
     bytes: usize,
+    rows: Step,
     add: impl Fn([u8; ELEMENT], [u8; ELEMENT]) -> [u8; ELEMENT],
 ) {
-    for at in (0..bytes).step_by(ELEMENT) {
-        let (mut to, mut from) = ([0; ELEMENT], [0; ELEMENT]);
-        let (target, source) = (dst.wrapping_add(at), src.wrapping_add(at));
-        // SAFETY: a whole element from `at` on is inside the target; `to` is ours.
-        unsafe { copy(to.as_mut_ptr(), target, ELEMENT) };
-        // SAFETY: a whole element from `at` on is inside the source; `from` is ours.
-        unsafe { copy(from.as_mut_ptr(), source, ELEMENT) };
-        let sum = add(to, from);
-        // SAFETY: as for the load of the target.
-        unsafe { copy(target, sum.as_ptr(), ELEMENT) };
-    }
+    rows.each(dst, src, |dst, src| {
+        for at in (0..bytes).step_by(ELEMENT) {
+            let (mut to, mut from) = ([0; ELEMENT], [0; ELEMENT]);
+            let (target, source) = (dst.wrapping_add(at), src.wrapping_add(at));
+            // SAFETY: a whole element from `at` on is inside the target; `to` is ours.
+            unsafe { copy(to.as_mut_ptr(), target, ELEMENT) };
+            // SAFETY: a whole element from `at` on is inside the source; `from` is ours.
+            unsafe { copy(from.as_mut_ptr(), source, ELEMENT) };
+            let sum = add(to, from);
+            // SAFETY: as for the load of the target.
+            unsafe { copy(target, sum.as_ptr(), ELEMENT) };
+        }
+    });
 }

@@ -137,6 +137,56 @@ fn vectors_of_every_width_give_the_same_sums() {
     }
 }
 
+/// The adders of a case: for each width of vectors that this processor has.
+fn adders(case: &Case) -> Vec<Adder> {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, longarm_portable))))]
+    {
+        use machine::Vectors;
+        let here = [Vectors::Sse, Vectors::Avx, Vectors::Avx512].into_iter().filter(|vectors| vectors.are_here());
+        here.map(|vectors| Adder { run: machine::pick_for(vectors, case.kind), ..case.adder }).collect()
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, longarm_portable)))))]
+    vec![case.adder]
+}
+
+#[test]
+fn rows_are_added_as_their_runs_one_by_one() {
+    let lengths: &[usize] = if cfg!(miri) { &[2, 5] } else { &[1, 2, 3, 4, 7, 8, 9, 16, 33, 70] };
+    for (case, &count) in cases().iter().flat_map(|case| lengths.iter().map(move |count| (case, count))) {
+        let bytes = count * case.floats * case.float_bytes;
+        // Apart, one behind the other, all at one place, backwards.
+        for target_stride in [bytes as isize + 24, bytes as isize, 0, -(bytes as isize) - 8] {
+            let step = Step { count: 7, target_stride, source_stride: bytes as isize + 8 };
+            let mut grid =
+                crate::Grid::new(bytes, if target_stride < 0 { 6 * target_stride.unsigned_abs() } else { 0 }, 3);
+            assert!(grid.repeat(step));
+            let numbers = (0..7 * (bytes + 8) / case.float_bytes).map(number);
+            let source = [vec![0; 3], numbers.flat_map(|number| bytes_of(number, case.float_bytes)).collect()].concat();
+            let before: Vec<u8> = (0..7 * (bytes + 24) / case.float_bytes + 1)
+                .flat_map(|index| bytes_of(number(3 * index + 1), case.float_bytes))
+                .collect();
+            let mut expected = before.clone();
+            let from = Region::from_slice(&source);
+            grid.for_each(RegionMut::from_slice(&mut expected), from, |to, from| case.adder.add(to, from));
+            for adder in adders(case) {
+                let mut target = before.clone();
+                grid.for_each_rows(RegionMut::from_slice(&mut target), from, |rows| adder.add_rows(rows));
+                assert!(target == expected, "{:?}, rows of {count} elements, {target_stride} bytes apart", case.kind);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "not whole elements")]
+fn rows_of_a_part_of_an_element_panic() {
+    let (mut target, source) = ([0; 24], [0; 24]);
+    let grid = crate::Grid::new(12, 0, 0);
+    grid.for_each_rows(RegionMut::from_slice(&mut target), Region::from_slice(&source), |rows| {
+        Adder::f64(1.0).add_rows(rows);
+    });
+}
+
 #[test]
 fn a_source_that_is_the_target_is_added_to_itself() {
     let mut numbers: Vec<u8> = (0..100).flat_map(|index| number(index).to_ne_bytes()).collect();

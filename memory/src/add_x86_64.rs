@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{AddFn, Factor, Kind};
+use super::{AddFn, Factor, Kind, Step};
 use crate::vector::{load, store};
 
 /// Shorter ones are not worth aligning.
@@ -202,32 +202,32 @@ macro_rules! sums {
      [$narrow_add:ident $narrow_multiply:ident $narrow_swap:ident]) => {
         /// # Safety
         ///
-        /// As for the walk.
+        /// As for the walk, of each of the rows.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $sum(dst: *mut u8, src: *const u8, bytes: usize, _: &Factor) {
+        pub(super) unsafe fn $sum(dst: *mut u8, src: *const u8, bytes: usize, _: &Factor, rows: Step) {
             let (wide, narrow) = (|to, from| $add(to, from), |to, from| $narrow_add(to, from));
             // SAFETY: the caller's promise, passed on.
-            unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) }
+            rows.each(dst, src, |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) });
         }
 
         /// # Safety
         ///
-        /// As for the walk.
+        /// As for the walk, of each of the rows.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $scaled(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+        pub(super) unsafe fn $scaled(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
             let scale = $fill(factor.real, factor.real);
             let wide_scale = $widen(scale);
             let wide = |to, from| $add(to, $multiply(wide_scale, from));
             let narrow = |to, from| $narrow_add(to, $narrow_multiply(scale, from));
             // SAFETY: the caller's promise, passed on.
-            unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) }
+            rows.each(dst, src, |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) });
         }
 
         /// # Safety
         ///
-        /// As for the walk.
+        /// As for the walk, of each of the rows.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $complex(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor) {
+        pub(super) unsafe fn $complex(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
             let scale = $fill(factor.real, factor.real);
             let crossed = $fill(-factor.imaginary, factor.imaginary);
             let (wide_scale, wide_crossed) = ($widen(scale), $widen(crossed));
@@ -240,7 +240,7 @@ macro_rules! sums {
                 $narrow_add(to, product)
             };
             // SAFETY: the caller's promise, passed on.
-            unsafe { $walk::<$pair_bytes>(dst, src, bytes, wide, narrow) }
+            rows.each(dst, src, |dst, src| unsafe { $walk::<$pair_bytes>(dst, src, bytes, wide, narrow) });
         }
     };
 }

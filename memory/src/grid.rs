@@ -8,6 +8,8 @@
 //! Whether all runs lie inside the two regions is checked once. After that nothing stands between two runs but the two
 //! additions that lead from one to the next; which copy is right for the length of a run is decided before the first.
 
+use std::marker::PhantomData;
+
 use crate::copy::copy;
 use crate::region::{Region, RegionMut};
 
@@ -26,7 +28,17 @@ pub struct Step {
 }
 
 impl Step {
-    const ONCE: Step = Step { count: 1, target_stride: 0, source_stride: 0 };
+    pub(crate) const ONCE: Step = Step { count: 1, target_stride: 0, source_stride: 0 };
+
+    /// Calls `each` with where every pair of runs starts.
+    #[inline(always)]
+    pub(crate) fn each(self, mut dst: *mut u8, mut src: *const u8, mut each: impl FnMut(*mut u8, *const u8)) {
+        for _ in 0..self.count {
+            each(dst, src);
+            dst = dst.wrapping_offset(self.target_stride);
+            src = src.wrapping_offset(self.source_stride);
+        }
+    }
 }
 
 /// Pairs of runs of one length.
@@ -38,6 +50,80 @@ pub struct Grid {
     step_count: usize,
     /// Those behind `step_count` are [`Step::ONCE`].
     steps: [Step; STEPS_MAX],
+}
+
+/// Pairs of runs of a grid that follow each other at one distance on each side, all of them inside of the regions that the grid was laid over.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'t, 's> {
+    dst: *mut u8,
+    src: *const u8,
+    run_bytes: usize,
+    step: Step,
+    inside: PhantomData<(RegionMut<'t>, Region<'s>)>,
+}
+
+impl<'t, 's> Rows<'t, 's> {
+    /// How many pairs.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.step.count
+    }
+
+    /// Bytes of each run.
+    #[inline]
+    pub fn run_bytes(&self) -> usize {
+        self.run_bytes
+    }
+
+    /// Bytes from one run of the target to the next.
+    #[inline]
+    pub fn target_stride(&self) -> isize {
+        self.step.target_stride
+    }
+
+    /// Where the first run of the target starts.
+    #[inline]
+    pub fn target_start(&self) -> *const u8 {
+        self.dst
+    }
+
+    /// The first pair of runs, and all others. `None`: there are no more.
+    #[inline]
+    pub fn first(self) -> Option<(RegionMut<'t>, Region<'s>, Rows<'t, 's>)> {
+        if self.step.count == 0 {
+            return None;
+        }
+        let (_, others) = self.split(1);
+        // SAFETY: `Grid::for_each_rows`, which alone makes rows, has checked that every run is inside the target.
+        let target = unsafe { RegionMut::from_raw(self.dst, self.run_bytes) };
+        // SAFETY: the same for the source.
+        let source = unsafe { Region::from_raw(self.src, self.run_bytes) };
+        Some((target, source, others))
+    }
+
+    /// So many of them, and all others.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    #[inline]
+    pub fn split(self, count: usize) -> (Rows<'t, 's>, Rows<'t, 's>) {
+        assert!(count <= self.step.count);
+        let passed = count as isize;
+        let others = Rows {
+            dst: self.dst.wrapping_offset(self.step.target_stride.wrapping_mul(passed)),
+            src: self.src.wrapping_offset(self.step.source_stride.wrapping_mul(passed)),
+            step: Step { count: self.step.count - count, ..self.step },
+            ..self
+        };
+        (Rows { step: Step { count, ..self.step }, ..self }, others)
+    }
+
+    /// Where the first runs start, and how the others follow.
+    #[inline]
+    pub(crate) fn places(&self) -> (*mut u8, *const u8, Step) {
+        (self.dst, self.src, self.step)
+    }
 }
 
 impl Grid {
@@ -141,6 +227,21 @@ impl Grid {
         });
     }
 
+    /// Calls `each` with all pairs of runs, in order, as many at a time as the first step says.
+    ///
+    /// # Panics
+    ///
+    /// If any run is outside of its region.
+    #[inline]
+    pub fn for_each_rows<'t, 's>(&self, target: RegionMut<'t>, source: Region<'s>, mut each: impl FnMut(Rows<'t, 's>)) {
+        if self.is_empty() {
+            return;
+        }
+        let (dst, src) = self.starts(target, source);
+        let (run_bytes, step) = (self.run_bytes, self.steps[0]);
+        self.walk_rows(dst, src, |dst, src| each(Rows { dst, src, run_bytes, step, inside: PhantomData }));
+    }
+
     #[inline]
     fn is_empty(&self) -> bool {
         self.run_bytes == 0 || self.steps[..self.step_count].iter().any(|step| step.count == 0)
@@ -177,18 +278,20 @@ impl Grid {
 
     /// Calls `each` with where every pair of runs starts.
     #[inline(always)]
-    fn walk(&self, mut dst: *mut u8, mut src: *const u8, mut each: impl FnMut(*mut u8, *const u8)) {
-        let [inner, outer, ..] = self.steps;
+    fn walk(&self, dst: *mut u8, src: *const u8, mut each: impl FnMut(*mut u8, *const u8)) {
+        let inner = self.steps[0];
+        self.walk_rows(dst, src, |dst, src| inner.each(dst, src, &mut each));
+    }
+
+    /// Calls `each` with where the pairs of runs start that the first step leads through.
+    #[inline(always)]
+    fn walk_rows(&self, mut dst: *mut u8, mut src: *const u8, mut each: impl FnMut(*mut u8, *const u8)) {
+        let outer = self.steps[1];
         let mut indices = [0; STEPS_MAX];
         loop {
             let (mut outer_dst, mut outer_src) = (dst, src);
             for _ in 0..outer.count {
-                let (mut inner_dst, mut inner_src) = (outer_dst, outer_src);
-                for _ in 0..inner.count {
-                    each(inner_dst, inner_src);
-                    inner_dst = inner_dst.wrapping_offset(inner.target_stride);
-                    inner_src = inner_src.wrapping_offset(inner.source_stride);
-                }
+                each(outer_dst, outer_src);
                 outer_dst = outer_dst.wrapping_offset(outer.target_stride);
                 outer_src = outer_src.wrapping_offset(outer.source_stride);
             }

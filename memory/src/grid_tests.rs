@@ -43,6 +43,19 @@ fn check(run_bytes: usize, steps: &[Step]) {
     let mut called = vec![0xEE; expected.len()];
     grid.for_each(RegionMut::from_slice(&mut called), Region::from_slice(&source), |to, from| to.copy_from(from));
     assert!(called == expected, "{run_bytes} bytes, {steps:?}, one by one");
+    let mut together = vec![0xEE; expected.len()];
+    grid.for_each_rows(RegionMut::from_slice(&mut together), Region::from_slice(&source), |rows| {
+        // In two parts, which may be empty.
+        let (some, others) = rows.split(rows.count() / 2);
+        for mut rows in [some, others] {
+            while let Some((to, from, behind)) = rows.first() {
+                assert_eq!((rows.run_bytes(), rows.target_start()), (to.len(), to.as_ptr()));
+                to.copy_from(from);
+                rows = behind;
+            }
+        }
+    });
+    assert!(together == expected, "{run_bytes} bytes, {steps:?}, in rows");
     // Back again: what the runs of the source hold then is what those of the target held.
     let mut back = source.clone();
     grid.reversed().copy(RegionMut::from_slice(&mut back), Region::from_slice(&copied));

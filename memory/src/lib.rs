@@ -27,7 +27,7 @@ pub use add::{Adder, add_one_f64};
 pub use attach::Attached;
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
 pub use descriptor::adopt_descriptor;
-pub use grid::{Grid, Step};
+pub use grid::{Grid, Rows, Step};
 pub use io::{REGIONS_MAX, receive, round_trip_us, send};
 pub use ranges::{NotTaken, Ranges};
 pub use region::{Region, RegionMut};

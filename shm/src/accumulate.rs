@@ -25,7 +25,7 @@
 
 use std::mem::MaybeUninit;
 
-use longarm_memory::{Adder, Grid, Region, RegionMut, add_one_f64};
+use longarm_memory::{Adder, Grid, Region, RegionMut, Rows, add_one_f64};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 
 use crate::outside::OutsideWindow;
@@ -149,11 +149,49 @@ impl<'a> Accumulator<'a> {
     pub fn grid(&mut self, grid: &Grid, source: Region<'_>) -> Result<(), AccumulateError> {
         self.check_whole(grid.run_bytes())?;
         let (whole, place) = (self.window.whole(), self.window.place_bytes());
-        grid.for_each(whole, source, |target, source| {
-            let offset = target.as_ptr().addr() - whole.as_ptr().addr();
-            self.combine(place + offset as u64, target, source);
+        grid.for_each_rows(whole, source, |rows| {
+            let offset = rows.target_start().addr() - whole.as_ptr().addr();
+            self.combine_rows(place + offset as u64, rows);
         });
         Ok(())
+    }
+
+    /// Runs that follow each other, the first of them at `start` in the memfd. Sums in one block are made by one call under its lock.
+    #[inline]
+    fn combine_rows(&mut self, mut start: u64, mut rows: Rows<'_, '_>) {
+        let stride = rows.target_stride();
+        while let Some((target, source, others)) = rows.first() {
+            let together = self.rows_in_block(start, &rows);
+            match self.how {
+                How::Sum(adder) if together > 1 => {
+                    let (now, later) = rows.split(together);
+                    self.hold(start >> BLOCK_BITS, together.saturating_mul(rows.run_bytes()));
+                    adder.add_rows(now);
+                    start = start.wrapping_add_signed(stride as i64 * together as i64);
+                    rows = later;
+                }
+                _ => {
+                    self.combine(start, target, source);
+                    start = start.wrapping_add_signed(stride as i64);
+                    rows = others;
+                }
+            }
+        }
+    }
+
+    /// How many of the rows, from the first on, have all their elements in the block of its first byte.
+    #[inline]
+    fn rows_in_block(&self, start: u64, rows: &Rows<'_, '_>) -> usize {
+        let last_element = start + (rows.run_bytes() - self.element_bytes) as u64;
+        let block_last = start | (BLOCK_BYTES as u64 - 1);
+        match u64::try_from(rows.target_stride()) {
+            Ok(stride) if stride > 0 && last_element <= block_last => {
+                let others = (block_last - last_element) / stride;
+                // Fewer than a block has bytes, so the cast loses nothing.
+                rows.count().min(others as usize + 1)
+            }
+            _ => 0,
+        }
     }
 
     #[inline]

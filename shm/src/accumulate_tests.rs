@@ -21,7 +21,9 @@ impl Memory {
 }
 
 /// Where the windows of these tests start in their memfd: a block ends with their first page.
-const PLACE_BYTES: u64 = 5 * BLOCK_BYTES as u64 - 4096;
+const PLACE_BYTES: u64 = 5 * BLOCK_BYTES as u64 - BLOCK_END;
+/// Bytes from the start of the window to the end of its first block.
+const BLOCK_END: u64 = 4096;
 
 fn pattern(index: usize) -> u8 {
     (index * 167 + index / 97 + 13) as u8
@@ -204,6 +206,85 @@ fn a_grid_of_runs_is_combined_like_its_runs_one_by_one() {
             }
             assert!(results[0].0 == results[1].0, "{kernel:?}, runs of {run_bytes} bytes");
         }
+    }
+}
+
+#[test]
+fn rows_that_come_to_the_end_of_a_block_are_combined_like_runs() {
+    let sums = kernels().filter(|kernel| kernel.op() == AccumulateOp::Sum && !kernel.element().is_integer());
+    for (kernel, count) in sums.flat_map(|kernel| [1, 2, 20].map(|count| (kernel, count))) {
+        let size = kernel.element().bytes();
+        let scale = scales(kernel.element())[1];
+        for (run, gap, shift) in
+            [(1, 0, 0), (1, 3, 3), (8, 8, 0), (8, 8, 5), (3, -1, 0), (5, -5, 2), (8, -16, 0), (2, -20, 4)]
+        {
+            let (run_bytes, stride) = (run * size, (run as isize + gap) * size as isize);
+            // Some before the end of the block, some behind it, and perhaps one on it.
+            let first = BLOCK_END as isize - count / 2 * stride + shift;
+            let source: Vec<u8> =
+                (0..run * count as usize).flat_map(|index| value_bytes(kernel.element(), index * 5 + 2)).collect();
+            let mut results = [false, true].map(|_| Memory::new());
+            for (by_grid, memory) in [false, true].into_iter().zip(&mut results) {
+                let words = words();
+                let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+                let stripes = Stripes::new(&words);
+                let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(3));
+                let mut grid = Grid::new(run_bytes, first as usize, 0);
+                let step = Step { count: count as usize, target_stride: stride, source_stride: run_bytes as isize };
+                assert!(grid.repeat(step));
+                if by_grid {
+                    accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+                } else {
+                    for row in 0..count {
+                        let from = Region::from_slice(&source).slice(row as usize * run_bytes, run_bytes);
+                        accumulator.run((first + row * stride) as u64, from).unwrap();
+                    }
+                }
+                drop(accumulator);
+                assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
+            }
+            assert!(
+                results[0].0 == results[1].0,
+                "{kernel:?}, {count} rows of {run_bytes} bytes, {stride} apart, {shift} over"
+            );
+        }
+    }
+}
+
+#[test]
+fn sums_of_rows_are_made_under_the_lock_of_their_block() {
+    let words = words();
+    let stripes = Stripes::new(&words);
+    let mut memory = Memory::new();
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+    let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
+    let mut accumulator = window.accumulator((kernel, Scale::one(ElementType::F64)), stripes, Rank(3));
+    let source = [0; 64 * 8];
+    for (offset, block) in [(0, PLACE_BYTES >> BLOCK_BITS), (BLOCK_END, (PLACE_BYTES >> BLOCK_BITS) + 1)] {
+        let mut grid = Grid::new(64, offset as usize, 0);
+        assert!(grid.repeat(Step { count: 8, target_stride: 128, source_stride: 64 }));
+        accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+        assert_eq!(accumulator.held.as_ref().map(|held| held.block), Some(block));
+        accumulator.release();
+    }
+    // How many begin, with their last elements too, before the end: of runs of 64 bytes, 128 apart unless said otherwise.
+    for (offset, stride, expected) in [
+        (0, 128, 32),
+        (3, 128, 32),
+        (71, 128, 32),
+        (72, 128, 31),
+        (4039, 128, 1),
+        (4040, 128, 0),
+        (4088, 128, 0),
+        (0, 0, 0),
+        (0, -128, 0),
+    ] {
+        let mut grid = Grid::new(64, 39 * 128, 0);
+        assert!(grid.repeat(Step { count: 40, target_stride: stride, source_stride: 0 }));
+        let mut room = vec![0; 2 * 40 * 128];
+        grid.for_each_rows(RegionMut::from_slice(&mut room), Region::from_slice(&source), |rows| {
+            assert_eq!(accumulator.rows_in_block(PLACE_BYTES + offset, &rows), expected, "{offset}, {stride}");
+        });
     }
 }
 
