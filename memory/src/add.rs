@@ -33,14 +33,22 @@ enum Kind {
     ComplexF64,
 }
 
-/// Adds `bytes` bytes of elements, as often as the step says. A plain function, so that it can be picked once and called for each run, or
-/// for many.
-type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step);
+/// Adds `bytes` bytes of elements. A plain function, so that it can be picked once and called for each run, or for many.
+type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: &Step);
+
+/// The loops for one kind of sums.
+#[derive(Clone, Copy, Debug)]
+struct AddFns {
+    /// For one run. What the step says does not count: a loop around the loop would take registers from long runs.
+    run: AddFn,
+    /// For as many as the step says.
+    rows: AddFn,
+}
 
 /// Adds scaled numbers of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Adder {
-    run: AddFn,
+    add: AddFns,
     factor: Factor,
     element_bytes: usize,
 }
@@ -78,7 +86,7 @@ impl Adder {
 
     #[inline]
     fn new(kind: Kind, factor: Factor, element_bytes: usize) -> Adder {
-        Adder { run: machine::pick(kind), factor, element_bytes }
+        Adder { add: machine::pick(kind), factor, element_bytes }
     }
 
     /// Adds all elements of `source` to those of `target`, in no order. Where the two overlap in another way than
@@ -94,7 +102,7 @@ impl Adder {
         assert!(bytes & (self.element_bytes - 1) == 0, "{bytes} bytes are not whole elements");
         // SAFETY: both sides are valid for their length by the contract of regions, the lengths are equal and whole
         // elements (asserted), and `pick` gave a loop that this processor has the instructions for.
-        unsafe { (self.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor, Step::ONCE) };
+        unsafe { (self.add.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor, &Step::ONCE) };
     }
 
     /// [`Adder::add`] of each pair of runs, in order: for short ones, which take less time than a call.
@@ -108,7 +116,7 @@ impl Adder {
         assert!(bytes & (self.element_bytes - 1) == 0, "{bytes} bytes are not whole elements");
         let (dst, src, step) = rows.places();
         // SAFETY: as in `add`, for every run: all of them are inside of regions.
-        unsafe { (self.run)(dst, src, bytes, &self.factor, step) };
+        unsafe { (self.add.rows)(dst, src, bytes, &self.factor, &step) };
     }
 }
 

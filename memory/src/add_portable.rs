@@ -1,10 +1,10 @@
 //! The sums for machines without hand-written code, and for Miri: element by element, through private memory.
 
-use super::{AddFn, Factor, Kind, Step};
+use super::{AddFn, AddFns, Factor, Kind, Step};
 use crate::copy::copy;
 
-pub(super) fn pick(kind: Kind) -> AddFn {
-    match kind {
+pub(super) fn pick(kind: Kind) -> AddFns {
+    let rows: AddFn = match kind {
         Kind::SumF32 => |dst, src, bytes, _, rows| {
             // SAFETY: the caller's promise, passed on.
             unsafe {
@@ -35,7 +35,8 @@ pub(super) fn pick(kind: Kind) -> AddFn {
         },
         Kind::ComplexF32 => complex_f32,
         Kind::ComplexF64 => complex_f64,
-    }
+    };
+    AddFns { run: rows, rows }
 }
 
 /// One number.
@@ -46,13 +47,13 @@ pub(super) fn pick(kind: Kind) -> AddFn {
 pub(super) unsafe fn one_f64(dst: *mut u8, src: *const u8, scale: f64) {
     let add = |to, from| (f64::from_ne_bytes(to) + scale * f64::from_ne_bytes(from)).to_ne_bytes();
     // SAFETY: the caller's promise, passed on.
-    unsafe { each::<8>(dst, src, 8, Step::ONCE, add) }
+    unsafe { each::<8>(dst, src, 8, &Step::ONCE, add) }
 }
 
 /// # Safety
 ///
 /// As for `each`.
-unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
+unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: &Step) {
     let (real, imaginary) = (factor.real as f32, factor.imaginary as f32);
     let parts = |pair: [u8; 8]| [0, 4].map(|at| f32::from_ne_bytes(std::array::from_fn(|byte| pair[at + byte])));
     let add = |to, from| {
@@ -71,7 +72,7 @@ unsafe fn complex_f32(dst: *mut u8, src: *const u8, bytes: usize, factor: &Facto
 /// # Safety
 ///
 /// As for `each`.
-unsafe fn complex_f64(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
+unsafe fn complex_f64(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: &Step) {
     let (real, imaginary) = (factor.real, factor.imaginary);
     let parts = |pair: [u8; 16]| [0, 8].map(|at| f64::from_ne_bytes(std::array::from_fn(|byte| pair[at + byte])));
     let add = |to, from| {
@@ -94,7 +95,7 @@ unsafe fn each<const ELEMENT: usize>(
     dst: *mut u8,
     src: *const u8,
     bytes: usize,
-    rows: Step,
+    rows: &Step,
     add: impl Fn([u8; ELEMENT], [u8; ELEMENT]) -> [u8; ELEMENT],
 ) {
     rows.each(dst, src, |dst, src| {

@@ -127,7 +127,7 @@ fn vectors_of_every_width_give_the_same_sums() {
             continue;
         }
         for case in cases() {
-            let adder = Adder { run: machine::pick_for(vectors, case.kind), ..case.adder };
+            let adder = Adder { add: machine::pick_for(vectors, case.kind), ..case.adder };
             for count in 0..=300 {
                 for shifts in [(0, 0), (8, 4), (5, 0), (16, 24), (32, 16), (40, 48)] {
                     check(&case, adder, count, shifts);
@@ -143,7 +143,7 @@ fn adders(case: &Case) -> Vec<Adder> {
     {
         use machine::Vectors;
         let here = [Vectors::Sse, Vectors::Avx, Vectors::Avx512].into_iter().filter(|vectors| vectors.are_here());
-        here.map(|vectors| Adder { run: machine::pick_for(vectors, case.kind), ..case.adder }).collect()
+        here.map(|vectors| Adder { add: machine::pick_for(vectors, case.kind), ..case.adder }).collect()
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(miri, longarm_portable)))))]
     vec![case.adder]

@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{AddFn, Factor, Kind, Step};
+use super::{AddFns, Factor, Kind, Step};
 use crate::vector::{load, store};
 
 /// Shorter ones are not worth aligning.
@@ -53,22 +53,22 @@ impl Vectors {
 }
 
 #[inline]
-pub(super) fn pick(kind: Kind) -> AddFn {
+pub(super) fn pick(kind: Kind) -> AddFns {
     pick_for(Vectors::best(), kind)
 }
 
 /// The loop for these vectors.
 #[inline]
-pub(super) fn pick_for(vectors: Vectors, kind: Kind) -> AddFn {
+pub(super) fn pick_for(vectors: Vectors, kind: Kind) -> AddFns {
     macro_rules! of {
         ($vectors:ident) => {
             match kind {
-                Kind::SumF32 => $vectors::sum_f32,
-                Kind::SumF64 => $vectors::sum_f64,
-                Kind::ScaledF32 => $vectors::scaled_f32,
-                Kind::ScaledF64 => $vectors::scaled_f64,
-                Kind::ComplexF32 => $vectors::complex_f32,
-                Kind::ComplexF64 => $vectors::complex_f64,
+                Kind::SumF32 => AddFns { run: $vectors::sum_f32::<false>, rows: $vectors::sum_f32::<true> },
+                Kind::SumF64 => AddFns { run: $vectors::sum_f64::<false>, rows: $vectors::sum_f64::<true> },
+                Kind::ScaledF32 => AddFns { run: $vectors::scaled_f32::<false>, rows: $vectors::scaled_f32::<true> },
+                Kind::ScaledF64 => AddFns { run: $vectors::scaled_f64::<false>, rows: $vectors::scaled_f64::<true> },
+                Kind::ComplexF32 => AddFns { run: $vectors::complex_f32::<false>, rows: $vectors::complex_f32::<true> },
+                Kind::ComplexF64 => AddFns { run: $vectors::complex_f64::<false>, rows: $vectors::complex_f64::<true> },
             }
         };
     }
@@ -202,32 +202,52 @@ macro_rules! sums {
      [$narrow_add:ident $narrow_multiply:ident $narrow_swap:ident]) => {
         /// # Safety
         ///
-        /// As for the walk, of each of the rows.
+        /// As for the walk, of each of the rows if there are any.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $sum(dst: *mut u8, src: *const u8, bytes: usize, _: &Factor, rows: Step) {
+        pub(super) unsafe fn $sum<const ROWS: bool>(
+            dst: *mut u8,
+            src: *const u8,
+            bytes: usize,
+            _: &Factor,
+            rows: &Step,
+        ) {
             let (wide, narrow) = (|to, from| $add(to, from), |to, from| $narrow_add(to, from));
             // SAFETY: the caller's promise, passed on.
-            rows.each(dst, src, |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) });
+            let walk = |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) };
+            if ROWS { rows.each(dst, src, walk) } else { walk(dst, src) }
         }
 
         /// # Safety
         ///
-        /// As for the walk, of each of the rows.
+        /// As for the walk, of each of the rows if there are any.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $scaled(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
+        pub(super) unsafe fn $scaled<const ROWS: bool>(
+            dst: *mut u8,
+            src: *const u8,
+            bytes: usize,
+            factor: &Factor,
+            rows: &Step,
+        ) {
             let scale = $fill(factor.real, factor.real);
             let wide_scale = $widen(scale);
             let wide = |to, from| $add(to, $multiply(wide_scale, from));
             let narrow = |to, from| $narrow_add(to, $narrow_multiply(scale, from));
             // SAFETY: the caller's promise, passed on.
-            rows.each(dst, src, |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) });
+            let walk = |dst, src| unsafe { $walk::<$bytes>(dst, src, bytes, wide, narrow) };
+            if ROWS { rows.each(dst, src, walk) } else { walk(dst, src) }
         }
 
         /// # Safety
         ///
-        /// As for the walk, of each of the rows.
+        /// As for the walk, of each of the rows if there are any.
         #[target_feature(enable = $feature)]
-        pub(super) unsafe fn $complex(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: Step) {
+        pub(super) unsafe fn $complex<const ROWS: bool>(
+            dst: *mut u8,
+            src: *const u8,
+            bytes: usize,
+            factor: &Factor,
+            rows: &Step,
+        ) {
             let scale = $fill(factor.real, factor.real);
             let crossed = $fill(-factor.imaginary, factor.imaginary);
             let (wide_scale, wide_crossed) = ($widen(scale), $widen(crossed));
@@ -240,7 +260,8 @@ macro_rules! sums {
                 $narrow_add(to, product)
             };
             // SAFETY: the caller's promise, passed on.
-            rows.each(dst, src, |dst, src| unsafe { $walk::<$pair_bytes>(dst, src, bytes, wide, narrow) });
+            let walk = |dst, src| unsafe { $walk::<$pair_bytes>(dst, src, bytes, wide, narrow) };
+            if ROWS { rows.each(dst, src, walk) } else { walk(dst, src) }
         }
     };
 }
