@@ -33,13 +33,14 @@ enum Kind {
     ComplexF64,
 }
 
-/// Adds `bytes` bytes of elements. A plain function, so that it can be picked once and called for each run, or for many.
+/// Adds `bytes` bytes of elements, in each of the rows that the step leads through. A plain function, so that it can be picked once and
+/// called for each run, or for many.
 type AddFn = unsafe fn(dst: *mut u8, src: *const u8, bytes: usize, factor: &Factor, rows: &Step);
 
 /// The loops for one kind of sums.
 #[derive(Clone, Copy, Debug)]
 struct AddFns {
-    /// For one run. What the step says does not count: a loop around the loop would take registers from long runs.
+    /// For one run: the step is [`Step::ONCE`]. A loop around the loop would take registers from long runs.
     run: AddFn,
     /// For as many as the step says.
     rows: AddFn,
@@ -105,7 +106,7 @@ impl Adder {
         unsafe { (self.add.run)(target.as_mut_ptr(), source.as_ptr(), bytes, &self.factor, &Step::ONCE) };
     }
 
-    /// [`Adder::add`] of each pair of runs, in order: for short ones, which take less time than a call.
+    /// [`Adder::add`] of each pair of runs, in order: for runs so short that a call for each would take longer than its sum.
     ///
     /// # Panics
     ///

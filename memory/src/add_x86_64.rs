@@ -202,7 +202,7 @@ macro_rules! sums {
      [$narrow_add:ident $narrow_multiply:ident $narrow_swap:ident]) => {
         /// # Safety
         ///
-        /// As for the walk, of each of the rows if there are any.
+        /// As for the walk; if `ROWS`, for each of the rows.
         #[target_feature(enable = $feature)]
         pub(super) unsafe fn $sum<const ROWS: bool>(
             dst: *mut u8,
@@ -219,7 +219,7 @@ macro_rules! sums {
 
         /// # Safety
         ///
-        /// As for the walk, of each of the rows if there are any.
+        /// As for the walk; if `ROWS`, for each of the rows.
         #[target_feature(enable = $feature)]
         pub(super) unsafe fn $scaled<const ROWS: bool>(
             dst: *mut u8,
@@ -239,7 +239,7 @@ macro_rules! sums {
 
         /// # Safety
         ///
-        /// As for the walk, of each of the rows if there are any.
+        /// As for the walk; if `ROWS`, for each of the rows.
         #[target_feature(enable = $feature)]
         pub(super) unsafe fn $complex<const ROWS: bool>(
             dst: *mut u8,

@@ -52,7 +52,7 @@ pub struct Grid {
     steps: [Step; STEPS_MAX],
 }
 
-/// Pairs of runs of a grid that follow each other at one distance on each side, all of them inside of the regions that the grid was laid over.
+/// Pairs of runs of a grid that follow each other at one distance on each side. All are inside of the regions that the grid was laid over.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'t, 's> {
     dst: *mut u8,
@@ -94,7 +94,7 @@ impl<'t, 's> Rows<'t, 's> {
             return None;
         }
         let (_, others) = self.split(1);
-        // SAFETY: `Grid::for_each_rows`, which alone makes rows, has checked that every run is inside the target.
+        // SAFETY: `Grid::for_each_rows` has checked that every run is inside the target; `split` only takes parts.
         let target = unsafe { RegionMut::from_raw(self.dst, self.run_bytes) };
         // SAFETY: the same for the source.
         let source = unsafe { Region::from_raw(self.src, self.run_bytes) };

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! An [`Accumulator`] takes runs one after the other: what to do with them is decided before the first, and a lock is kept
-//! while they stay in its block. Sums of short rows are made by one call for all that a block has.
+//! while they stay in its block. Of a grid, sums of all rows of its fastest step that a block has are made by one call, where
+//! they ascend and do not overlap.
 //!
 //! Elements that straddle two blocks belong to the block of their first byte, so that everybody takes the same lock for
 //! the same element, wherever his range begins. All who update one place have to take its elements for the same type
@@ -25,7 +26,7 @@
 
 mod elements;
 
-use longarm_memory::{Grid, Region, RegionMut, Rows, add_one_f64};
+use longarm_memory::{Adder, Grid, Region, RegionMut, Rows, add_one_f64};
 use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 
 use crate::outside::OutsideWindow;
@@ -134,45 +135,50 @@ impl<'a> Accumulator<'a> {
     pub fn grid(&mut self, grid: &Grid, source: Region<'_>) -> Result<(), AccumulateError> {
         self.check_whole(grid.run_bytes())?;
         let (whole, place) = (self.window.whole(), self.window.place_bytes());
-        grid.for_each_rows(whole, source, |rows| {
-            let offset = rows.target_start().addr() - whole.as_ptr().addr();
-            self.combine_rows(place + offset as u64, rows);
-        });
+        let start = |target: *const u8| place + (target.addr() - whole.as_ptr().addr()) as u64;
+        match self.how {
+            How::Sum(adder) => grid.for_each_rows(whole, source, |rows| {
+                self.sum_rows(&adder, start(rows.target_start()), rows);
+            }),
+            _ => grid.for_each(whole, source, |target, source| {
+                self.combine(start(target.as_ptr()), target, source);
+            }),
+        }
         Ok(())
     }
 
-    /// Runs that follow each other, the first of them at `start` in the memfd. Sums in one block are made by one call under its lock.
+    /// Sums of rows, the first of which is at `start` in the memfd. Those of one block are made by one call under its lock.
     #[inline]
-    fn combine_rows(&mut self, mut start: u64, mut rows: Rows<'_, '_>) {
-        let stride = rows.target_stride();
+    fn sum_rows(&mut self, adder: &Adder, mut start: u64, mut rows: Rows<'_, '_>) {
+        let stride = rows.target_stride() as i64;
         while let Some((target, source, others)) = rows.first() {
             let together = self.rows_in_block(start, &rows);
-            match self.how {
-                How::Sum(adder) if together > 1 => {
-                    let (now, later) = rows.split(together);
-                    self.hold(start >> BLOCK_BITS, together.saturating_mul(rows.run_bytes()));
-                    adder.add_rows(now);
-                    start = start.wrapping_add_signed(stride as i64 * together as i64);
-                    rows = later;
-                }
-                _ => {
-                    self.combine(start, target, source);
-                    start = start.wrapping_add_signed(stride as i64);
-                    rows = others;
-                }
+            if together == 0 {
+                self.combine(start, target, source);
+                start = start.wrapping_add_signed(stride);
+                rows = others;
+                continue;
             }
+            let (now, later) = rows.split(together);
+            self.hold(start >> BLOCK_BITS, together * rows.run_bytes());
+            adder.add_rows(now);
+            start = start.wrapping_add_signed(stride * together as i64);
+            rows = later;
         }
     }
 
-    /// How many of the rows, from the first on, have all their elements in the block of its first byte.
+    /// How many of the rows, from the first on, can be summed under the lock of its block: those whose elements all begin in it. 0: the first goes
+    /// alone. It crosses the end of the block, or the rows do not ascend, or they overlap: then many would have no more than one block.
     #[inline]
     fn rows_in_block(&self, start: u64, rows: &Rows<'_, '_>) -> usize {
-        let last_element = start + (rows.run_bytes() - self.element_bytes) as u64;
+        let bytes = rows.run_bytes();
+        let last_element = start + (bytes - self.element_bytes) as u64;
         let block_last = start | (BLOCK_BYTES as u64 - 1);
         match u64::try_from(rows.target_stride()) {
-            Ok(stride) if stride > 0 && last_element <= block_last => {
-                let others = (block_last - last_element) / stride;
-                // Fewer than a block has bytes, so the cast loses nothing.
+            Ok(stride) if stride >= bytes as u64 && last_element <= block_last => {
+                let left = block_last - last_element;
+                // Fewer than a block has bytes, so the cast loses nothing. A division takes longer than a short row.
+                let others = if stride > left { 0 } else { left / stride };
                 rows.count().min(others as usize + 1)
             }
             _ => 0,

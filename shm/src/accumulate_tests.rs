@@ -264,7 +264,8 @@ fn sums_of_rows_are_made_under_the_lock_of_their_block() {
         let mut grid = Grid::new(64, offset as usize, 0);
         assert!(grid.repeat(Step { count: 8, target_stride: 128, source_stride: 64 }));
         accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
-        assert_eq!(accumulator.held.as_ref().map(|held| held.block), Some(block));
+        let held = accumulator.held.as_ref().map(|held| (held.block, held.bytes_left));
+        assert_eq!(held, Some((block, BLOCK_BYTES + 8 - 8 * 64)));
         accumulator.release();
     }
     // How many begin, with their last elements too, before the end: of runs of 64 bytes, 128 apart unless said otherwise.
@@ -276,12 +277,15 @@ fn sums_of_rows_are_made_under_the_lock_of_their_block() {
         (4039, 128, 1),
         (4040, 128, 0),
         (4088, 128, 0),
+        (0, 64, 40),
+        (0, 56, 0),
+        (0, 16_384, 1),
         (0, 0, 0),
         (0, -128, 0),
     ] {
-        let mut grid = Grid::new(64, 39 * 128, 0);
+        let mut grid = Grid::new(64, if stride < 0 { 39 * 128 } else { 0 }, 0);
         assert!(grid.repeat(Step { count: 40, target_stride: stride, source_stride: 0 }));
-        let mut room = vec![0; 2 * 40 * 128];
+        let mut room = vec![0; 64 + 39 * stride.unsigned_abs()];
         grid.for_each_rows(RegionMut::from_slice(&mut room), Region::from_slice(&source), |rows| {
             assert_eq!(accumulator.rows_in_block(PLACE_BYTES + offset, &rows), expected, "{offset}, {stride}");
         });
@@ -374,8 +378,21 @@ fn threads_that_add_to_the_same_elements_lose_nothing() {
                         let skip = if who == 0 { round % 3 } else { 0 };
                         for (first, last) in [(0, skip), (skip, count)] {
                             let part = Region::from_slice(&source[first * size..last * size]);
-                            let at = (offset + first * size) as u64;
-                            window.accumulate(at, kernel, &Scale::one(element), part, &stripes, Rank(who)).unwrap();
+                            let at = offset + first * size;
+                            let scale = Scale::one(element);
+                            if who == 0 {
+                                window.accumulate(at as u64, kernel, &scale, part, &stripes, Rank(who)).unwrap();
+                                continue;
+                            }
+                            // All even elements, and then all odd ones.
+                            let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(who));
+                            for odd in [0, 1] {
+                                let step = |bytes: usize| (2 * bytes) as isize;
+                                let (count, both) = ((last - first) / 2, step(size));
+                                let mut grid = Grid::new(size, at + odd * size, odd * size);
+                                assert!(grid.repeat(Step { count, target_stride: both, source_stride: both }));
+                                accumulator.grid(&grid, part).unwrap();
+                            }
                         }
                     }
                 });

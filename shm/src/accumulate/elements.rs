@@ -1,4 +1,5 @@
-//! What is done with the elements of a run: integers by atomics or under a lock, numbers that are no plain sums in private memory.
+//! What is done with the elements of a run: integers by atomics, or in private memory under a lock; floating-point sums in place; minimum and
+//! maximum in private memory; replacing by a copy.
 
 use std::mem::MaybeUninit;
 
