@@ -1,5 +1,6 @@
 use super::*;
 use crate::stripe::{STRIPE_COUNT, StripeWord};
+use crate::sync::{AtomicU32, Ordering};
 use crate::window::Window;
 use longarm_memory::Step;
 use longarm_proto::{Rmw, RmwOp, RmwWidth};
@@ -290,6 +291,37 @@ fn sums_of_rows_are_made_under_the_lock_of_their_block() {
             assert_eq!(accumulator.rows_in_block(PLACE_BYTES + offset, &rows), expected, "{offset}, {stride}");
         });
     }
+}
+
+#[test]
+fn sums_of_rows_wait_for_the_lock_of_their_block() {
+    let words = words();
+    let stripes = Stripes::new(&words);
+    let mut memory = Memory::new();
+    memory.0.fill(0);
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+    let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
+    let source = 1_f64.to_le_bytes().repeat(16);
+    let mut grid = Grid::new(16, 0, 0);
+    assert!(grid.repeat(Step { count: 8, target_stride: 128, source_stride: 16 }));
+    let held = stripes.lock(PLACE_BYTES >> BLOCK_BITS, Rank(9));
+    let begun = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut accumulator = window.accumulator((kernel, Scale::one(ElementType::F64)), stripes, Rank(3));
+            begun.store(1, Ordering::Release);
+            accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+        });
+        while begun.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        // It has time to do what it must not. A right one never does.
+        (0..2000).for_each(|_| std::thread::yield_now());
+        assert_eq!(window.load_u64(0), Ok(0));
+        drop(held);
+    });
+    assert_eq!(window.load_u64(7 * 128), Ok(1_f64.to_bits()));
+    assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
 }
 
 #[test]
