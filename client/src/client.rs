@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use longarm_proto::{NodeId, Rank};
+use longarm_shm::NodeSegment;
 use longarm_shm::sync::AtomicBool;
-use longarm_shm::{CounterKind, NodeSegment};
 use parking_lot::Mutex;
 
 use crate::completion::Outcome;
@@ -126,13 +126,6 @@ impl Client {
         ranks.sort_unstable();
         ranks.dedup();
         ranks
-    }
-
-    /// Counts an operation. Whoever reads the counters reads those of [`Client::peers_met`]: an operation with a rank of another node is
-    /// counted once there is a connection to that node.
-    #[inline]
-    pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
-        self.local.count(peer, kind, bytes);
     }
 
     /// Wakes a rank of this node that sleeps until mail comes. After a sequentially consistent read-modify-write or fence; a

@@ -124,7 +124,8 @@ impl Local {
         done
     }
 
-    /// Counts an operation.
+    /// Counts an operation. Whoever reads the counters reads those of [`Client::peers_met`](crate::Client::peers_met): an operation with a
+    /// rank of another node is counted once there is a connection to that node.
     #[inline]
     pub fn count(&self, peer: Rank, kind: CounterKind, bytes: u64) {
         self.counters.add(peer, kind, bytes, thread::current() == self.main_thread);

@@ -43,11 +43,11 @@ pub struct Taken<'a> {
 /// A mutex that is mapped here, for callers who come back to it. On the way from a call to its word lie many loads, each of which waits
 /// for the one before, and the first for the exchange of the last call.
 #[derive(Clone, Copy)]
-pub struct MutexHere<'a> {
-    local: &'a Local,
-    window: &'a ClientWindow,
+pub struct MutexHere<'c, 'w> {
+    local: &'c Local,
+    window: &'w ClientWindow,
     host: Rank,
-    word: Word<'a>,
+    word: Word<'w>,
 }
 
 /// What came of the beginning of a lock.
@@ -65,28 +65,40 @@ impl Taken<'_> {
     }
 }
 
-impl MutexHere<'_> {
+impl MutexHere<'_, '_> {
     /// Takes it if it is free and nothing is wrong. False: nothing was done, as for [`Client::lock_at_once`].
     #[inline(always)]
     pub fn lock_at_once(&self) -> bool {
-        let taken = self.exchange(0, mutex_word(self.local.layout.me()));
-        if taken {
-            self.local.count(self.host, CounterKind::Lock, 0);
-        }
-        taken
+        self.is_usable() && self.take()
     }
 
     /// Gives it back if this rank has it, nobody waits for it and nothing is wrong. False: nothing was done, as for
     /// [`Client::unlock_at_once`].
     #[inline(always)]
     pub fn unlock_at_once(&self) -> bool {
-        self.exchange(mutex_word(self.local.layout.me()), 0)
+        self.is_usable() && self.give_back()
     }
 
+    /// Whether nothing is wrong.
     #[inline(always)]
-    fn exchange(&self, from: u32, to: u32) -> bool {
-        let is_usable = !self.local.is_dead(self.host) && !self.window.is_freed();
-        is_usable && self.word.compare_exchange(from, to).is_ok()
+    fn is_usable(&self) -> bool {
+        !self.local.is_dead(self.host) && !self.window.is_freed()
+    }
+
+    /// Takes it if it is free.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        let taken = self.word.compare_exchange(0, mutex_word(self.local.layout.me())).is_ok();
+        if taken {
+            self.local.count(self.host, CounterKind::Lock, 0);
+        }
+        taken
+    }
+
+    /// Gives it back if this rank has it and nobody waits for it.
+    #[inline(always)]
+    fn give_back(&self) -> bool {
+        self.word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok()
     }
 }
 
@@ -137,22 +149,16 @@ impl Client {
     /// finds out what is wrong.
     #[inline(always)]
     pub fn lock_at_once<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Taken<'a>> {
-        let word = self.word_here(home, host, number)?;
-        word.compare_exchange(0, mutex_word(self.local.layout.me())).ok()?;
-        self.local.count(host, CounterKind::Lock, 0);
-        Some(Taken { previous_holder_died: false, word: Some(word) })
+        let here = self.mutex_here(home, host, number)?;
+        here.take().then_some(Taken { previous_holder_died: false, word: Some(here.word) })
     }
 
-    /// The word of a mutex, if it is mapped here and nothing is wrong. By one exchange a free mutex is taken and one that
+    /// A mutex, if it is mapped here and nothing is wrong. By one exchange of its word a free mutex is taken and one that
     /// nobody waits for given back; else the long way finds out what there is to do.
     #[inline(always)]
-    fn word_here<'a>(&self, home: &'a MutexHome, host: Rank, number: u64) -> Option<Word<'a>> {
-        home.window.at_once(&self.local.failures, host)?.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()
-    }
-
-    /// A mutex, if it is mapped here and nothing is wrong.
-    pub fn mutex_here<'a>(&'a self, home: &'a MutexHome, host: Rank, number: u64) -> Option<MutexHere<'a>> {
-        let word = self.word_here(home, host, number)?;
+    pub fn mutex_here<'w>(&self, home: &'w MutexHome, host: Rank, number: u64) -> Option<MutexHere<'_, 'w>> {
+        let part = home.window.at_once(&self.local.failures, host)?;
+        let word = part.word_u32(number.checked_mul(MUTEX_BYTES)?).ok()?;
         Some(MutexHere { local: &self.local, window: &home.window, host, word })
     }
 
@@ -311,11 +317,12 @@ impl Client {
     /// Gives a mutex back that this rank holds, if it is mapped here, nobody waits for it and nothing is wrong. False: nothing was done,
     /// and [`Client::unlock_taken_long`] finds out what there is to do.
     #[inline(always)]
-    pub fn unlock_taken_at_once<'a>(&self, home: &'a MutexHome, taken: Taken<'a>, host: Rank, number: u64) -> bool {
-        // The guard of a caller that kept none does not know where the word is.
-        let taken_here = taken.word.filter(|_| !self.local.failures.is_dead(host) && !home.window.is_freed());
-        let word = taken_here.or_else(|| self.word_here(home, host, number));
-        word.is_some_and(|word| word.compare_exchange(mutex_word(self.local.layout.me()), 0).is_ok())
+    pub fn unlock_taken_at_once(&self, home: &MutexHome, taken: Taken<'_>, host: Rank, number: u64) -> bool {
+        match taken.word {
+            Some(word) => MutexHere { local: &self.local, window: &home.window, host, word }.unlock_at_once(),
+            // The guard of a caller that kept none does not know where the word is.
+            None => self.mutex_here(home, host, number).is_some_and(|here| here.give_back()),
+        }
     }
 
     /// [`Client::unlock_taken`], through every check.

@@ -60,15 +60,20 @@ pub(super) fn pick(kind: Kind) -> AddFns {
 /// The loop for these vectors.
 #[inline]
 pub(super) fn pick_for(vectors: Vectors, kind: Kind) -> AddFns {
+    macro_rules! fns {
+        ($vectors:ident::$sums:ident) => {
+            AddFns { run: $vectors::$sums::<false>, rows: $vectors::$sums::<true> }
+        };
+    }
     macro_rules! of {
         ($vectors:ident) => {
             match kind {
-                Kind::SumF32 => AddFns { run: $vectors::sum_f32::<false>, rows: $vectors::sum_f32::<true> },
-                Kind::SumF64 => AddFns { run: $vectors::sum_f64::<false>, rows: $vectors::sum_f64::<true> },
-                Kind::ScaledF32 => AddFns { run: $vectors::scaled_f32::<false>, rows: $vectors::scaled_f32::<true> },
-                Kind::ScaledF64 => AddFns { run: $vectors::scaled_f64::<false>, rows: $vectors::scaled_f64::<true> },
-                Kind::ComplexF32 => AddFns { run: $vectors::complex_f32::<false>, rows: $vectors::complex_f32::<true> },
-                Kind::ComplexF64 => AddFns { run: $vectors::complex_f64::<false>, rows: $vectors::complex_f64::<true> },
+                Kind::SumF32 => fns!($vectors::sum_f32),
+                Kind::SumF64 => fns!($vectors::sum_f64),
+                Kind::ScaledF32 => fns!($vectors::scaled_f32),
+                Kind::ScaledF64 => fns!($vectors::scaled_f64),
+                Kind::ComplexF32 => fns!($vectors::complex_f32),
+                Kind::ComplexF64 => fns!($vectors::complex_f64),
             }
         };
     }

@@ -94,11 +94,23 @@ impl<'t, 's> Rows<'t, 's> {
             return None;
         }
         let (_, others) = self.split(1);
-        // SAFETY: `Grid::for_each_rows` has checked that every run is inside the target; `split` only takes parts.
-        let target = unsafe { RegionMut::from_raw(self.dst, self.run_bytes) };
-        // SAFETY: the same for the source.
-        let source = unsafe { Region::from_raw(self.src, self.run_bytes) };
+        // SAFETY: it is where the first of these rows starts.
+        let (target, source) = unsafe { self.pair(self.dst, self.src) };
         Some((target, source, others))
+    }
+
+    /// A pair of runs. [`Grid::for_each_rows`] has checked that all are inside of their regions; [`Rows::split`] only takes parts.
+    ///
+    /// # Safety
+    ///
+    /// One of these rows starts there.
+    #[inline(always)]
+    unsafe fn pair(&self, dst: *mut u8, src: *const u8) -> (RegionMut<'t>, Region<'s>) {
+        // SAFETY: this function's own contract: it is inside of the target.
+        let target = unsafe { RegionMut::from_raw(dst, self.run_bytes) };
+        // SAFETY: the same for the source.
+        let source = unsafe { Region::from_raw(src, self.run_bytes) };
+        (target, source)
     }
 
     /// So many of them, and all others.
@@ -214,16 +226,12 @@ impl Grid {
         source: Region<'s>,
         mut each: impl FnMut(RegionMut<'t>, Region<'s>),
     ) {
-        if self.is_empty() {
-            return;
-        }
-        let (dst, src) = self.starts(target, source);
-        self.walk(dst, src, |dst, src| {
-            // SAFETY: `starts` has checked that every run is inside the target, so what is promised for it holds here.
-            let target = unsafe { RegionMut::from_raw(dst, self.run_bytes) };
-            // SAFETY: the same for the source.
-            let source = unsafe { Region::from_raw(src, self.run_bytes) };
-            each(target, source);
+        self.for_each_rows(target, source, |rows| {
+            rows.step.each(rows.dst, rows.src, |dst, src| {
+                // SAFETY: it is where one of these rows starts.
+                let (target, source) = unsafe { rows.pair(dst, src) };
+                each(target, source);
+            });
         });
     }
 

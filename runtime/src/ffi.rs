@@ -132,12 +132,6 @@ impl Window<u8> {
         self.client().local()
     }
 
-    /// Counts an operation that the caller did itself on mapped memory.
-    #[inline]
-    pub fn count(&self, rank: u32, kind: CounterKind, bytes: u64) {
-        self.client().count(Rank(rank), kind, bytes);
-    }
-
     /// [`Window::get`] into bytes that a C program vouches for.
     ///
     /// # Errors

@@ -164,6 +164,18 @@ fn every_kernel_at_every_alignment_and_length_gives_the_naive_answer() {
     }
 }
 
+/// What the memory of a window is after some accumulates, whose locks are free again then.
+fn combined(kernel: Kernel, scale: Scale, combine: impl FnOnce(&mut Accumulator<'_>)) -> Box<Memory> {
+    let (words, mut memory) = (words(), Memory::new());
+    let stripes = Stripes::new(&words);
+    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
+    let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(3));
+    combine(&mut accumulator);
+    drop(accumulator);
+    assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
+    memory
+}
+
 #[test]
 fn a_grid_of_runs_is_combined_like_its_runs_one_by_one() {
     let size_steps = if cfg!(miri) { 2 } else { 6 };
@@ -180,32 +192,24 @@ fn a_grid_of_runs_is_combined_like_its_runs_one_by_one() {
             ];
             let source: Vec<u8> = (0..run * 9).flat_map(|index| value_bytes(kernel.element(), index * 5 + 2)).collect();
             let source_offset = 3 * run_bytes;
-            let mut results = [false, true].map(|_| Memory::new());
-            for (by_grid, memory) in [false, true].into_iter().zip(&mut results) {
-                let words = words();
-                let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
-                let stripes = Stripes::new(&words);
-                let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(3));
-                if by_grid {
-                    let mut grid = Grid::new(run_bytes, offset, source_offset);
-                    assert!(steps.iter().all(|&step| grid.repeat(step)));
-                    accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
-                } else {
-                    let all = (0..2)
-                        .flat_map(|high| (0..2).flat_map(move |middle| (0..3).map(move |low| [low, middle, high])));
-                    for indices in all {
-                        let at = |stride: fn(&Step) -> isize| {
-                            steps.iter().zip(indices).map(|(step, index)| stride(step) * index).sum::<isize>()
-                        };
-                        let to = (offset as isize + at(|step| step.target_stride)) as u64;
-                        let from = (source_offset as isize + at(|step| step.source_stride)) as usize;
-                        accumulator.run(to, Region::from_slice(&source).slice(from, run_bytes)).unwrap();
-                    }
+            let together = combined(kernel, scale, |accumulator| {
+                let mut grid = Grid::new(run_bytes, offset, source_offset);
+                assert!(steps.iter().all(|&step| grid.repeat(step)));
+                accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+            });
+            let one_by_one = combined(kernel, scale, |accumulator| {
+                let all =
+                    (0..2).flat_map(|high| (0..2).flat_map(move |middle| (0..3).map(move |low| [low, middle, high])));
+                for indices in all {
+                    let at = |stride: fn(&Step) -> isize| {
+                        steps.iter().zip(indices).map(|(step, index)| stride(step) * index).sum::<isize>()
+                    };
+                    let to = (offset as isize + at(|step| step.target_stride)) as u64;
+                    let from = (source_offset as isize + at(|step| step.source_stride)) as usize;
+                    accumulator.run(to, Region::from_slice(&source).slice(from, run_bytes)).unwrap();
                 }
-                drop(accumulator);
-                assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
-            }
-            assert!(results[0].0 == results[1].0, "{kernel:?}, runs of {run_bytes} bytes");
+            });
+            assert!(together.0 == one_by_one.0, "{kernel:?}, runs of {run_bytes} bytes");
         }
     }
 }
@@ -224,28 +228,20 @@ fn rows_that_come_to_the_end_of_a_block_are_combined_like_runs() {
             let first = BLOCK_END as isize - count / 2 * stride + shift;
             let source: Vec<u8> =
                 (0..run * count as usize).flat_map(|index| value_bytes(kernel.element(), index * 5 + 2)).collect();
-            let mut results = [false, true].map(|_| Memory::new());
-            for (by_grid, memory) in [false, true].into_iter().zip(&mut results) {
-                let words = words();
-                let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
-                let stripes = Stripes::new(&words);
-                let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(3));
+            let together = combined(kernel, scale, |accumulator| {
                 let mut grid = Grid::new(run_bytes, first as usize, 0);
                 let step = Step { count: count as usize, target_stride: stride, source_stride: run_bytes as isize };
                 assert!(grid.repeat(step));
-                if by_grid {
-                    accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
-                } else {
-                    for row in 0..count {
-                        let from = Region::from_slice(&source).slice(row as usize * run_bytes, run_bytes);
-                        accumulator.run((first + row * stride) as u64, from).unwrap();
-                    }
+                accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+            });
+            let one_by_one = combined(kernel, scale, |accumulator| {
+                for row in 0..count {
+                    let from = Region::from_slice(&source).slice(row as usize * run_bytes, run_bytes);
+                    accumulator.run((first + row * stride) as u64, from).unwrap();
                 }
-                drop(accumulator);
-                assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
-            }
+            });
             assert!(
-                results[0].0 == results[1].0,
+                together.0 == one_by_one.0,
                 "{kernel:?}, {count} rows of {run_bytes} bytes, {stride} apart, {shift} over"
             );
         }
@@ -254,43 +250,40 @@ fn rows_that_come_to_the_end_of_a_block_are_combined_like_runs() {
 
 #[test]
 fn sums_of_rows_are_made_under_the_lock_of_their_block() {
-    let words = words();
-    let stripes = Stripes::new(&words);
-    let mut memory = Memory::new();
-    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
     let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
-    let mut accumulator = window.accumulator((kernel, Scale::one(ElementType::F64)), stripes, Rank(3));
-    let source = [0; 64 * 8];
-    for (offset, block) in [(0, PLACE_BYTES >> BLOCK_BITS), (BLOCK_END, (PLACE_BYTES >> BLOCK_BITS) + 1)] {
-        let mut grid = Grid::new(64, offset as usize, 0);
-        assert!(grid.repeat(Step { count: 8, target_stride: 128, source_stride: 64 }));
-        accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
-        let held = accumulator.held.as_ref().map(|held| (held.block, held.bytes_left));
-        assert_eq!(held, Some((block, BLOCK_BYTES + 8 - 8 * 64)));
-        accumulator.release();
-    }
-    // How many begin, with their last elements too, before the end: of runs of 64 bytes, 128 apart unless said otherwise.
-    for (offset, stride, expected) in [
-        (0, 128, 32),
-        (3, 128, 32),
-        (71, 128, 32),
-        (72, 128, 31),
-        (4039, 128, 1),
-        (4040, 128, 0),
-        (4088, 128, 0),
-        (0, 64, 40),
-        (0, 56, 0),
-        (0, 16_384, 1),
-        (0, 0, 0),
-        (0, -128, 0),
-    ] {
-        let mut grid = Grid::new(64, if stride < 0 { 39 * 128 } else { 0 }, 0);
-        assert!(grid.repeat(Step { count: 40, target_stride: stride, source_stride: 0 }));
-        let mut room = vec![0; 64 + 39 * stride.unsigned_abs()];
-        grid.for_each_rows(RegionMut::from_slice(&mut room), Region::from_slice(&source), |rows| {
-            assert_eq!(accumulator.rows_in_block(PLACE_BYTES + offset, &rows), expected, "{offset}, {stride}");
-        });
-    }
+    combined(kernel, Scale::one(ElementType::F64), |accumulator| {
+        let source = [0; 64 * 8];
+        for (offset, block) in [(0, PLACE_BYTES >> BLOCK_BITS), (BLOCK_END, (PLACE_BYTES >> BLOCK_BITS) + 1)] {
+            let mut grid = Grid::new(64, offset as usize, 0);
+            assert!(grid.repeat(Step { count: 8, target_stride: 128, source_stride: 64 }));
+            accumulator.grid(&grid, Region::from_slice(&source)).unwrap();
+            let held = accumulator.held.as_ref().map(|held| (held.block, held.bytes_left));
+            assert_eq!(held, Some((block, BLOCK_BYTES + 8 - 8 * 64)));
+            accumulator.release();
+        }
+        // How many begin, with their last elements too, before the end: of runs of 64 bytes, 128 apart unless said otherwise.
+        for (offset, stride, expected) in [
+            (0, 128, 32),
+            (3, 128, 32),
+            (71, 128, 32),
+            (72, 128, 31),
+            (4039, 128, 1),
+            (4040, 128, 0),
+            (4088, 128, 0),
+            (0, 64, 40),
+            (0, 56, 0),
+            (0, 16_384, 1),
+            (0, 0, 0),
+            (0, -128, 0),
+        ] {
+            let mut grid = Grid::new(64, if stride < 0 { 39 * 128 } else { 0 }, 0);
+            assert!(grid.repeat(Step { count: 40, target_stride: stride, source_stride: 0 }));
+            let mut room = vec![0; 64 + 39 * stride.unsigned_abs()];
+            grid.for_each_rows(RegionMut::from_slice(&mut room), Region::from_slice(&source), |rows| {
+                assert_eq!(accumulator.rows_in_block(PLACE_BYTES + offset, &rows), expected, "{offset}, {stride}");
+            });
+        }
+    });
 }
 
 #[test]
@@ -326,22 +319,17 @@ fn sums_of_rows_wait_for_the_lock_of_their_block() {
 
 #[test]
 fn one_lock_is_held_while_runs_stay_in_a_block_but_not_for_ever() {
-    let words = words();
-    let stripes = Stripes::new(&words);
-    let mut memory = Memory::new();
-    let window = Window::from_region(RegionMut::from_slice(&mut memory.0), PLACE_BYTES);
     let kernel = Kernel::new(ElementType::F64, AccumulateOp::Sum).unwrap();
-    let mut accumulator = window.accumulator((kernel, Scale::one(ElementType::F64)), stripes, Rank(3));
-    let source = [0; 2048];
-    let mut bytes_left = BLOCK_BYTES + 8;
-    for round in 0..40 {
-        accumulator.run(round % 3 * 8, Region::from_slice(&source)).unwrap();
-        bytes_left = if bytes_left >= 2048 { bytes_left } else { BLOCK_BYTES + 8 } - 2048;
-        assert_eq!(accumulator.held.as_ref().map(|held| held.bytes_left), Some(bytes_left));
-    }
-    accumulator.run(2 * 4096, Region::from_slice(&source)).unwrap();
-    drop(accumulator);
-    assert_eq!(stripes.release_of_dead(Rank(3)), 0, "all locks are free again");
+    combined(kernel, Scale::one(ElementType::F64), |accumulator| {
+        let source = [0; 2048];
+        let mut bytes_left = BLOCK_BYTES + 8;
+        for round in 0..40 {
+            accumulator.run(round % 3 * 8, Region::from_slice(&source)).unwrap();
+            bytes_left = if bytes_left >= 2048 { bytes_left } else { BLOCK_BYTES + 8 } - 2048;
+            assert_eq!(accumulator.held.as_ref().map(|held| held.bytes_left), Some(bytes_left));
+        }
+        accumulator.run(2 * 4096, Region::from_slice(&source)).unwrap();
+    });
 }
 
 #[test]
@@ -419,8 +407,7 @@ fn threads_that_add_to_the_same_elements_lose_nothing() {
                             // All even elements, and then all odd ones.
                             let mut accumulator = window.accumulator((kernel, scale), stripes, Rank(who));
                             for odd in [0, 1] {
-                                let step = |bytes: usize| (2 * bytes) as isize;
-                                let (count, both) = ((last - first) / 2, step(size));
+                                let (count, both) = ((last - first) / 2, 2 * size as isize);
                                 let mut grid = Grid::new(size, at + odd * size, odd * size);
                                 assert!(grid.repeat(Step { count, target_stride: both, source_stride: both }));
                                 accumulator.grid(&grid, part).unwrap();

@@ -302,7 +302,7 @@ impl Router {
     fn end_trunk(&mut self, trunk_key: TrunkKey, why: &Ended) {
         let Some(trunk) = self.trunks.try_remove(trunk_key) else { return };
         if let Ended::Silent = why {
-            self.slowest_of.insert(trunk.node, trunk.slowest_ms(self.clock.now_ms()));
+            self.slowest_of.insert(trunk.node, trunk.silence.slowest_at(self.clock.now_ms()));
         }
         match why {
             Ended::Violation(_) => {

@@ -39,7 +39,7 @@ pub(super) struct Trunk {
     pub(super) channels: HashMap<ChannelNumber, ChannelKey>,
     /// The last number that was given to a channel.
     pub(super) last_channel: ChannelNumber,
-    silence: Silence,
+    pub(super) silence: Silence,
     /// Channels that wait for room.
     pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
@@ -69,31 +69,41 @@ const PATIENCE_MS: u64 = 3000;
 const PATIENCE_FACTOR: u64 = 4;
 
 impl Silence {
+    /// Towards a node that has taken so long to answer before.
+    pub(super) fn of_slow_node(slowest_ms: u64) -> Silence {
+        Silence { since_ms: None, slowest_ms }
+    }
+
+    /// Whether a channel waits, and nothing has come since.
+    pub(super) fn lasts(&self) -> bool {
+        self.since_ms.is_some()
+    }
+
     /// A channel waits.
-    fn begin(&mut self, now_ms: u64) {
+    pub(super) fn begin(&mut self, now_ms: u64) {
         self.since_ms.get_or_insert(now_ms);
     }
 
     /// Something has come.
-    fn end(&mut self, now_ms: u64) {
+    pub(super) fn end(&mut self, now_ms: u64) {
         self.slowest_ms = self.slowest_at(now_ms);
         self.since_ms = None;
     }
 
     /// The trunk that was called then is there. Its channels wait since now.
-    fn end_of_call(&mut self, called_ms: u64, now_ms: u64) {
+    pub(super) fn end_of_call(&mut self, called_ms: u64, now_ms: u64) {
         self.since_ms = Some(called_ms);
         self.end(now_ms);
         self.begin(now_ms);
     }
 
     /// The longest that an answer took, if one came now.
-    fn slowest_at(&self, now_ms: u64) -> u64 {
+    pub(super) fn slowest_at(&self, now_ms: u64) -> u64 {
         self.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)).max(self.slowest_ms)
     }
 
     /// Whether it has lasted for too long, of so long at most.
-    fn is_over(&self, now_ms: u64, max_ms: u64) -> bool {
+    pub(super) fn is_over(&self, now_ms: u64, max_ms: u64) -> bool {
         let patience_ms = (PATIENCE_FACTOR * self.slowest_ms).max(PATIENCE_MS).min(max_ms);
         self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + patience_ms)
     }
@@ -124,42 +134,6 @@ impl Trunk {
             end: 0,
             data: None,
         }
-    }
-
-    /// One to a node that has taken so long to answer before.
-    pub(super) fn with_slowest(self, slowest_ms: u64) -> Trunk {
-        Trunk { silence: Silence { since_ms: None, slowest_ms }, ..self }
-    }
-
-    /// A channel waits to be opened.
-    pub(super) fn await_answer(&mut self, now_ms: u64) {
-        self.silence.begin(now_ms);
-    }
-
-    /// Something has come.
-    pub(super) fn hear(&mut self, now_ms: u64) {
-        self.silence.end(now_ms);
-    }
-
-    /// It is there, after it was called at this time.
-    pub(super) fn come_up(&mut self, link: Box<dyn Link>, called_ms: u64, now_ms: u64) {
-        self.going = Going::Up(link);
-        self.silence.end_of_call(called_ms, now_ms);
-    }
-
-    /// Whether a channel waits, and nothing has come since.
-    pub(super) fn is_silent(&self) -> bool {
-        self.silence.since_ms.is_some()
-    }
-
-    /// Whether that has lasted for too long, of so long at most.
-    pub(super) fn is_silent_for_too_long(&self, now_ms: u64, max_ms: u64) -> bool {
-        self.silence.is_over(now_ms, max_ms)
-    }
-
-    /// How long its node takes to answer, at worst, from what is known by now.
-    pub(super) fn slowest_ms(&self, now_ms: u64) -> u64 {
-        self.silence.slowest_at(now_ms)
     }
 
     pub(super) fn link(&mut self) -> Option<&mut dyn Link> {

@@ -10,7 +10,7 @@ use crate::mutex::{Mutexes, token};
 #[derive(Clone, Copy)]
 pub struct FoundMutex<'a> {
     gate: &'a Gate,
-    here: MutexHere<'a>,
+    here: MutexHere<'a, 'a>,
 }
 
 #[doc(hidden)]

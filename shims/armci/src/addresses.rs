@@ -56,9 +56,7 @@ struct RecentPart {
     rank: u32,
     start: usize,
     bytes: u64,
-    /// Where it is mapped here; null if it is on another node, or could not be mapped.
-    base: *mut u8,
-    /// The same part with its place in the node's memory, from which the stripe lock of an accumulate follows.
+    /// As it is mapped here; `None` if it is on another node, or could not be mapped.
     mapped: Option<MappedPart<'static>>,
     /// Kept alive by the place of the same number in `OWNERS`.
     window: *const Window<u8>,
@@ -71,7 +69,6 @@ const NOTHING: RecentPart = RecentPart {
     rank: 0,
     start: 0,
     bytes: 0,
-    base: std::ptr::null_mut(),
     mapped: None,
     window: std::ptr::null(),
     node: std::ptr::null(),
@@ -213,8 +210,8 @@ impl Addresses {
             let offset = address.wrapping_sub(part.start) as u64;
             let inside = offset < part.bytes && bytes as u64 <= part.bytes - offset;
             if inside && part.rank == rank && part.epoch == epoch {
-                let mapped = !part.base.is_null();
-                let start = if mapped { part.base.wrapping_add(offset as usize) } else { part.base };
+                let at = |part: &MappedPart<'_>| part.start_pointer().wrapping_add(offset as usize);
+                let start = part.mapped.as_ref().map_or(std::ptr::null_mut(), at);
                 return Some(RecentBytes { start, offset, part });
             }
         }
@@ -273,7 +270,6 @@ fn remember(epoch: u64, rank: u32, part: &Part) {
                 rank,
                 start: part.start,
                 bytes: part.bytes,
-                base: mapped.map_or(std::ptr::null_mut(), |part| part.start_pointer()),
                 mapped,
                 window: pointer,
                 node: kept.this_node(),

@@ -9,8 +9,8 @@ use std::ffi::c_int;
 use std::fmt::Write;
 
 use longarm::Window;
-use longarm::ffi::CounterKind;
 use longarm::ffi::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use longarm::ffi::{CounterKind, Rank};
 use longarm_mpi::Mpi;
 
 use crate::away::Away;
@@ -247,6 +247,6 @@ impl Job {
     /// Counts an operation on mapped memory.
     #[inline(always)]
     pub(crate) fn count(&self, pe: c_int, kind: CounterKind, bytes: usize) {
-        self.heap.window.count(pe as u32, kind, bytes as u64);
+        self.heap.window.this_node().count(Rank(pe as u32), kind, bytes as u64);
     }
 }

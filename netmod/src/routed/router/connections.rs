@@ -17,6 +17,7 @@ use crate::routed::address::parse_address;
 use crate::routed::channel::{Channel, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
 use crate::routed::table::{ChannelKey, Greetings, Key, TrunkKey};
+use crate::routed::trunk::Silence;
 use crate::traits::Link;
 
 /// The number of the session that a trunk says to carry. No rank has one of this number.
@@ -37,7 +38,7 @@ impl Router {
         trunk.channels.insert(trunk.last_channel, key);
         trunk.say(trunk.last_channel, TrunkRecord::Open);
         if let Going::Up(_) = trunk.going {
-            trunk.await_answer(now_ms);
+            trunk.silence.begin(now_ms);
         }
         self.start_tick();
         self.flush(trunk_key);
@@ -65,7 +66,8 @@ impl Router {
         let guest = Guest { secret, me, peer: node, session, encrypted: false };
         let going = Going::Calling { call: Box::new(self.calls.start(network_address, guest, since_ms)?), since_ms };
         let slowest_ms = self.slowest_of.get(&node).copied().unwrap_or(0);
-        let trunk = Trunk::new(going, Some(address.to_owned()), node).with_slowest(slowest_ms);
+        let mut trunk = Trunk::new(going, Some(address.to_owned()), node);
+        trunk.silence = Silence::of_slow_node(slowest_ms);
         let trunk_key = self.trunks.insert(trunk);
         self.called.insert(address.to_owned(), trunk_key);
         self.watch_trunk(trunk_key);
@@ -107,7 +109,8 @@ impl Router {
                 return Some(why.for_callers());
             }
             CallerStep::Proven { link, .. } => {
-                trunk.come_up(link, since_ms, now_ms);
+                trunk.going = Going::Up(link);
+                trunk.silence.end_of_call(since_ms, now_ms);
                 self.watch_trunk(trunk_key);
                 self.turn_trunk(trunk_key);
             }
@@ -303,7 +306,7 @@ impl Router {
             let greeting = self.greetings.remove(key);
             let _ = self.poller.remove(greeting.socket.as_fd());
         }
-        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.is_silent();
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silence.lasts();
         // What has come while nobody looked is not late.
         let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
         waiting.into_iter().for_each(|trunk_key| self.turn_trunk(trunk_key));
@@ -312,7 +315,7 @@ impl Router {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
             }
-            Going::Up(_) if trunk.is_silent_for_too_long(now_ms, max_ms) => Some(Ended::Silent),
+            Going::Up(_) if trunk.silence.is_over(now_ms, max_ms) => Some(Ended::Silent),
             _ => None,
         };
         let ended: Vec<(TrunkKey, Ended)> =

@@ -157,7 +157,6 @@ impl Router {
     }
 
     fn receive_trunk(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
-        let now_ms = self.clock.now_ms();
         for _ in 0..RECEIVES_PER_TURN {
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
             if !trunk.receive()? {
@@ -167,7 +166,9 @@ impl Router {
                 }
                 return Ok(());
             }
-            trunk.hear(now_ms);
+            if trunk.silence.lasts() {
+                trunk.silence.end(self.clock.now_ms());
+            }
             self.take_records(trunk_key)?;
             // What was caused by that goes out first, as far as the link takes it.
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };

@@ -57,14 +57,14 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     not_null(arguments.remote.start)?;
     // SAFETY: this function's own contract.
     let counts = unsafe { Counts::new(arguments.count, arguments.levels) }?;
+    if counts.is_empty() {
+        return job.rank(arguments.proc).map(drop);
+    }
     // SAFETY: this function's own contract.
-    if !counts.is_empty() && unsafe { strided_through_memory(job, doing, &counts, arguments) }? {
+    if unsafe { strided_through_memory(job, doing, &counts, arguments) }? {
         return Ok(());
     }
     let rank = job.rank(arguments.proc)?;
-    if counts.is_empty() {
-        return Ok(());
-    }
     // SAFETY: this function's own contract.
     let origin = unsafe { Origin::new(&counts, arguments.local) }?;
     job.at(rank, arguments.remote.start, |window, offset| {
@@ -99,14 +99,10 @@ unsafe fn strided_through_memory(
     // SAFETY: this function's own contract.
     if let Some(bytes) = unsafe { counts.run_bytes(local.strides, remote.strides) } {
         // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
-        return match unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), bytes) } {
-            Some(direct) => {
-                // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
-                unsafe { through_memory(doing, local.start, &direct, bytes) }?;
-                Ok(true)
-            }
-            None => Ok(false),
-        };
+        let direct = unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), bytes) };
+        let Some(direct) = direct else { return Ok(false) };
+        // SAFETY: this function's own contract, and `direct` has looked at the remote bytes.
+        return unsafe { through_memory(doing, local.start, &direct, bytes) }.map(|()| true);
     }
     let (to, from) = match doing {
         Doing::Get => (local, remote),
