@@ -65,9 +65,7 @@ impl Call<'_> {
         for member in members {
             let laid_out = self.laid_out_by(member, barrier).filter(|room| from + each <= room.len());
             let Some(laid_out) = laid_out else { return Vec::new() };
-            let begin = all.len();
-            all.resize(begin + each, 0);
-            RegionMut::from_slice(&mut all[begin..]).copy_from(laid_out.slice(from, each).as_region());
+            laid_out.slice(from, each).as_region().append_to(&mut all);
         }
         all
     }

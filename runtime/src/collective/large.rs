@@ -37,7 +37,7 @@ impl Group {
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_elements(staged, elements));
+        let staged = call.stage(|staged| lay_out_elements(staged, self.nodes(), elements));
         match call.agree_staged(signature, &mut Load::Empty, staged)? {
             Some(staged) => call.reduce_staged(staged, (root, for_all), reduction, elements),
             None if for_all => call.allreduce(reduction, elements),

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::agree::{Load, Merge};
 use super::call::Call;
-use super::elements::joined;
+use super::elements::{concatenated, copy, joined};
 use super::signature::Signature;
 use super::tree::{combine, combine_with};
 use crate::element::{Element, Number, Reduction};
@@ -65,13 +65,13 @@ impl Group {
         bytes: &mut [u8],
     ) -> Result<(), CollectiveError> {
         let is_root = self.rank() == root;
-        let mut load = Load::OfOne { bytes: is_root.then(|| bytes.to_vec()), due: bytes.len() };
+        let mut load = Load::OfOne { bytes: is_root.then(|| concatenated(&[bytes])), due: bytes.len() };
         let mut call = self.call(&signature);
         call.begin(signature, &mut load, false)?;
         let heard: &[u8] = if let Load::OfOne { bytes: Some(heard), .. } = &load { heard } else { &[] };
         // Whoever passed it on may have left it out.
         call.check_bytes(root, heard.len() as u64, bytes.len())?;
-        bytes.copy_from_slice(heard);
+        copy(bytes, heard);
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Group {
         bytes: &[u8],
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut load = Load::OfAll(bytes.to_vec());
+        let mut load = Load::OfAll(concatenated(&[bytes]));
         let mut all = self.run_loaded(signature, &mut load, |call| room(call))?;
         self.lay_in_order(load.bytes(), 0, all.as_mut().as_mut_bytes());
         Ok(all)
@@ -104,7 +104,7 @@ impl Group {
         let piece_bytes = around.len() / size;
         for turn in 0..size {
             let at = (me + 2 * size - first - turn) % size * piece_bytes;
-            pieces[turn * piece_bytes..][..piece_bytes].copy_from_slice(&around[at..at + piece_bytes]);
+            copy(&mut pieces[turn * piece_bytes..][..piece_bytes], &around[at..at + piece_bytes]);
         }
     }
 
@@ -116,7 +116,7 @@ impl Group {
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
-        let mut load = Load::ToEach { share_bytes: shares[0].len(), shares: shares.concat(), got: None };
+        let mut load = Load::ToEach { share_bytes: shares[0].len(), shares: concatenated(shares), got: None };
         call.begin(signature, &mut load, false)?;
         let Load::ToEach { got: Some(got), .. } = load else {
             return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
@@ -156,20 +156,22 @@ impl Group {
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
         if self.is_combined_by_node(root, size_of_val(elements)) {
-            let mut load = Load::Reduced { bytes: elements.as_bytes().to_vec(), combine: combine_with::<T>(reduction) };
+            let mut load =
+                Load::Reduced { bytes: concatenated(&[elements.as_bytes()]), combine: combine_with::<T>(reduction) };
             self.run_loaded(signature, &mut load, |_| Ok(()))?;
             if for_all || self.rank() == root {
-                elements.as_mut_bytes().copy_from_slice(load.bytes());
+                copy(elements.as_mut_bytes(), load.bytes());
             }
             return Ok(());
         }
-        let mut load = Load::OfAll(elements.as_bytes().to_vec());
+        let mut load = Load::OfAll(concatenated(&[elements.as_bytes()]));
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {
             let mut all = vec![T::new_zeroed(); elements.len() * self.size() as usize];
             self.lay_in_order(load.bytes(), root, all.as_mut_bytes());
             combine(&mut all, elements.len(), reduction);
-            elements.copy_from_slice(&all[..elements.len()]);
+            let result = &all.as_bytes()[..size_of_val(elements)];
+            copy(elements.as_mut_bytes(), result);
         }
         Ok(())
     }

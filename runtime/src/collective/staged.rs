@@ -8,6 +8,7 @@ use longarm_client::TransferError;
 
 use super::agree::Load;
 use super::call::Call;
+use super::elements::copy;
 use super::nodes::Nodes;
 use super::signature::Signature;
 use super::staging::{Buffers, Staged, Want, take};
@@ -260,7 +261,7 @@ impl<'a> Call<'a> {
     ) -> Result<(), CollectiveError> {
         let (me, nodes) = (self.me(), self.group.nodes());
         let layout = GatherLayout::of(nodes, self.size());
-        all[me as usize].copy_from_slice(mine);
+        copy(all[me as usize], mine);
         let most = all.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
         for round in 0..most.div_ceil(layout.piece) {
             if round > 0 {
@@ -322,7 +323,7 @@ impl<'a> Call<'a> {
     ) -> Result<(), CollectiveError> {
         let (me, size) = (self.me(), self.size());
         let block = block_bytes(size);
-        all[me as usize].copy_from_slice(shares[me as usize]);
+        copy(all[me as usize], shares[me as usize]);
         for round in 0..most.div_ceil(block) {
             if round > 0 {
                 lay_out_shares(&staged, (me, size), shares, round)?;

@@ -14,18 +14,34 @@ use zerocopy::IntoBytes;
 
 use super::agree::Known;
 use super::call::Call;
+use super::elements::copy;
 use super::nodes::Nodes;
 use super::rounds::Participants;
 use super::staging::{Buffers, Staged, Want};
 use super::staging_buffer::HALF_BYTES;
-use super::tree::{Subtree, combine, combine_subtrees, subtrees};
+use super::tree::{Subtree, combine_pieces, combine_subtrees, subtrees};
 use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 
 /// Lays out the first round of a reduction.
-pub(super) fn lay_out_elements<T: Number>(staged: &impl Buffers, elements: &[T]) -> Result<(), TransferError> {
-    let most = elements.len().min(HALF_BYTES / size_of::<T>());
-    staged.lay_out(0, elements[..most].as_bytes())
+pub(super) fn lay_out_elements<T: Number>(
+    staged: &impl Buffers,
+    nodes: &Nodes,
+    elements: &[T],
+) -> Result<(), TransferError> {
+    lay_out_round(staged, nodes, &elements[..elements.len().min(HALF_BYTES / size_of::<T>())])
+}
+
+/// Lays out what others get of a round: where they are on the node, all but the slice that this member combines.
+fn lay_out_round<T: Number>(staged: &impl Buffers, nodes: &Nodes, elements: &[T]) -> Result<(), TransferError> {
+    let own = if nodes.here().len() > 1 { slice_of(nodes, elements.len()) } else { 0..0 };
+    staged.lay_out(0, elements[..own.start].as_bytes())?;
+    staged.lay_out(own.end * size_of::<T>(), elements[own.end..].as_bytes())
+}
+
+/// The slice that a member combines of what those of its node have.
+fn slice_of(nodes: &Nodes, count: usize) -> Range<usize> {
+    share(count, nodes.local() as usize, nodes.here().len())
 }
 
 /// What one of so many has of the elements.
@@ -41,7 +57,7 @@ fn copy_or_want<'a, T: Number>(
     wants: &mut Vec<Want<'a>>,
 ) {
     if place == me {
-        target.copy_from_slice(mine);
+        copy(target.as_mut_bytes(), mine.as_bytes());
     } else {
         wants.push(Want { place, offset, target: target.as_mut_bytes() });
     }
@@ -111,7 +127,7 @@ impl<'a> Call<'a> {
                     // The results of the round before are where elements go.
                     self.meet_again()?;
                 }
-                staged.lay_out(0, elements.as_bytes())?;
+                lay_out_round(&staged, nodes, elements)?;
                 self.meet_again()?;
             }
             let here = member.combine_here(&staged, &plan, elements);
@@ -173,25 +189,33 @@ impl Share<'_> {
         if nodes.here().len() == 1 {
             return Ok(());
         }
-        let slice = share(elements.len(), nodes.local() as usize, nodes.here().len());
+        let slice = slice_of(nodes, elements.len());
         let offset = slice.start * size_of::<T>();
         let mine = &mut elements[slice];
         if mine.is_empty() {
             return Ok(());
         }
         for tree in plan.trees.iter().filter(|tree| tree.node == nodes.mine()) {
-            let mut pieces = vec![T::default(); mine.len() * tree.turns.len()];
-            let mut wants = Vec::new();
-            for (turn, piece) in tree.turns.clone().zip(pieces.chunks_exact_mut(mine.len())) {
-                copy_or_want(((plan.root + turn) % size, offset), (me, mine), piece, &mut wants);
+            // This member's own is combined where it is; nobody wants it as it was.
+            let place_of = |turn: u32| (plan.root + turn) % size;
+            let others = tree.turns.clone().filter(|turn| place_of(*turn) != me);
+            let mut got = vec![T::default(); mine.len() * others.clone().count()];
+            let wants = others.clone().zip(got.chunks_exact_mut(mine.len()));
+            let wants = wants.map(|(turn, piece)| Want { place: place_of(turn), offset, target: piece.as_mut_bytes() });
+            staged.fetch(wants.collect())?;
+            let mut pieces: Vec<(u32, &mut [T])> = others.zip(got.chunks_exact_mut(mine.len())).collect();
+            if let Some(turn) = tree.turns.clone().find(|turn| place_of(*turn) == me) {
+                pieces.insert((turn - tree.turns.start) as usize, (turn, &mut *mine));
             }
-            staged.fetch(wants)?;
-            combine(&mut pieces, mine.len(), plan.reduction);
-            let combined = &pieces[..mine.len()];
+            combine_pieces(pieces, plan.reduction);
+            let begins_here = place_of(tree.turns.start) == me;
+            let is_result = nodes.count() == 1;
+            let count = mine.len();
+            if is_result && !begins_here {
+                copy(mine.as_mut_bytes(), got[..count].as_bytes());
+            }
+            let combined = if is_result || begins_here { &*mine } else { &got[..count] };
             staged.lay_out(HALF_BYTES + tree.number * size_of_val(combined), combined.as_bytes())?;
-            if nodes.count() == 1 {
-                mine.copy_from_slice(combined);
-            }
         }
         Ok(())
     }
@@ -278,7 +302,7 @@ impl Share<'_> {
         staged.fetch(wants)?;
         combine_subtrees(&mut pieces, mine.len(), &plan.trees, plan.reduction);
         pieces.truncate(mine.len());
-        elements[mine].copy_from_slice(&pieces);
+        copy(elements[mine].as_mut_bytes(), pieces.as_bytes());
         Ok(())
     }
 
@@ -401,7 +425,12 @@ mod tests {
             let mut elements: Vec<Vec<u64>> = (0..size).map(own).collect();
             let all = |_: &Nodes| true;
             let is_here = |nodes: &Nodes, place: u32| nodes.here().contains(&place);
-            self.each(&mut elements, all, |_, _| false, |_, staged, elements| Ok(lay_out_elements(staged, elements)?));
+            self.each(
+                &mut elements,
+                all,
+                |_, _| false,
+                |me, staged, elements| Ok(lay_out_elements(staged, me.nodes, elements)?),
+            );
             self.each(&mut elements, all, is_here, |me, staged, elements| me.combine_here(staged, &plan, elements));
             if self.nodes[0].count() == 1 {
                 self.each(&mut elements, all, is_here, |me, staged, elements| me.fetch_slices(staged, &plan, elements));

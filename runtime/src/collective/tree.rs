@@ -97,7 +97,7 @@ pub(super) fn combine_with<T: Number>(reduction: Reduction) -> Combine {
     Arc::new(move |pieces, turns| {
         let mut all: Vec<T> = from_bytes(pieces);
         let count = all.len() / turns.len();
-        combine_those(&mut all, count, turns.iter().copied(), reduction);
+        combine_pieces(turns.iter().copied().zip(all.chunks_exact_mut(count)).collect(), reduction);
         all[..count].as_bytes().to_vec()
     })
 }
@@ -119,25 +119,23 @@ fn split(node_of: &[u32], turns: Range<u32>, found: &mut Vec<(Range<u32>, u32)>)
 
 /// Combines pieces of `count` elements into the first, in the order of the tree: as many members, one piece each.
 pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
-    combine_those(all, count, 0..(all.len() / count) as u32, reduction);
+    combine_pieces((0..).zip(all.chunks_exact_mut(count)).collect(), reduction);
 }
 
 /// The same of a piece for each subtree.
 pub(super) fn combine_subtrees<T: Number>(all: &mut [T], count: usize, trees: &[Subtree], reduction: Reduction) {
-    combine_those(all, count, trees.iter().map(|tree| tree.turns.start), reduction);
+    let starts = trees.iter().map(|tree| tree.turns.start);
+    combine_pieces(starts.zip(all.chunks_exact_mut(count)).collect(), reduction);
 }
 
-/// `starts`: at which turn the pieces begin.
-fn combine_those<T: Number>(all: &mut [T], count: usize, starts: impl Iterator<Item = u32>, reduction: Reduction) {
-    // Which pieces are left, by where they begin.
-    let mut left: Vec<(u32, usize)> = starts.zip(0..).collect();
+/// The same of pieces wherever they are. `left`: at which turn each begins, ascending.
+pub(super) fn combine_pieces<T: Number>(mut left: Vec<(u32, &mut [T])>, reduction: Reduction) {
     let mut distance = 1;
     while left.len() > 1 {
         left.dedup_by(|behind, before| {
             let are_one = before.0 % (2 * distance) == 0 && before.0 + distance == behind.0;
             if are_one {
-                let (mine, theirs) = all.split_at_mut(behind.1 * count);
-                combine_two(&mut mine[before.1 * count..][..count], &theirs[..count], reduction);
+                combine_two(before.1, behind.1, reduction);
             }
             are_one
         });
