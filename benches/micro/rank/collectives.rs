@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::micro::sample::Sample;
 
 /// Bytes of one rank's part.
-const BYTES: [usize; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
+const BYTES: [usize; 5] = [8, 1 << 10, 8 << 10, 64 << 10, 1 << 20];
 /// About how many bytes all ranks together move in a batch, and how many rounds it has at most.
 const BATCH_BYTES: usize = 64 << 20;
 const ROUNDS_MAX: usize = 400;

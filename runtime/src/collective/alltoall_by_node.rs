@@ -18,7 +18,7 @@ use crate::error::CollectiveError;
 use crate::group::Group;
 
 /// Larger shares go from member to member.
-const SHARE_BYTES_MAX: usize = 1 << 10;
+const SHARE_BYTES_MAX: usize = 2 << 10;
 /// What a leader keeps of what its node gives, at most, and as much of what it gets.
 const NODE_BYTES_MAX: usize = 16 << 20;
 

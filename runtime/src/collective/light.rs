@@ -18,17 +18,34 @@ use crate::group::Group;
 const ONE_BYTES_MAX: usize = CELL_PAYLOAD_BYTES / 2;
 /// Bytes of all members together that are little. The last round, which is the longest, carries half of them.
 const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
-/// The same where members share nodes, so that only the leaders of nodes carry it: of one member, and of all together.
-const CARRIED_BYTES_MAX: usize = 2 << 10;
-const ALL_CARRIED_BYTES_MAX: usize = 1 << 20;
-/// The same of a reduction: of all members together, where each of them combines what all have, and of all nodes together, as if each had one
-/// member, where leaders combine what their nodes have.
-const ALL_COMBINED_BYTES_MAX: usize = 8 << 10;
-const NODES_COMBINED_BYTES_MAX: usize = 64 << 10;
+
+/// Between several nodes a message takes so long that more is little. Of one member to all, where each node has one member, and where members
+/// share nodes, so that only the leaders of nodes carry it.
+const ONE_BETWEEN_NODES_BYTES_MAX: [usize; 2] = [8 << 10, 16 << 10];
+/// Of each member where each node has one; and of all together, to gather and to reduce.
+const EACH_ALONE_BYTES_MAX: usize = 8 << 10;
+const ALL_ALONE_GATHERED_BYTES_MAX: usize = 128 << 10;
+const ALL_ALONE_REDUCED_BYTES_MAX: usize = 32 << 10;
+/// Where members share nodes: so many of each as long as all are together no more than so many.
+const CARRIED_BYTES_MAX: [(usize, usize); 2] = [(2 << 10, 1 << 20), (8 << 10, 64 << 10)];
+/// The same of a reduction in which each member combines what all have.
+const COMBINED_BYTES_MAX: [(usize, usize); 1] = [(2 << 10, 8 << 10)];
+/// And of one in which leaders combine what their nodes have, as if each node had one member.
+const NODES_COMBINED_BYTES_MAX: [(usize, usize); 2] = [(2 << 10, 64 << 10), (8 << 10, 16 << 10)];
+
+/// Whether one of the bounds allows so many bytes of each of so many.
+fn allows(bounds: &[(usize, usize)], bytes: usize, count: u32) -> bool {
+    let is_within = |(each, all): &(usize, usize)| (1..=(all / count as usize).min(*each)).contains(&bytes);
+    bounds.iter().any(is_within)
+}
 
 impl Group {
     pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
-        (1..=ONE_BYTES_MAX).contains(&bytes) || self.is_laid_out_for_all(bytes)
+        let most = match self.nodes().count() {
+            1 => ONE_BYTES_MAX,
+            _ => ONE_BETWEEN_NODES_BYTES_MAX[usize::from(self.nodes().are_shared())],
+        };
+        (1..=most).contains(&bytes) || self.is_laid_out_for_all(bytes)
     }
 
     pub(super) fn is_light_for_all(&self, bytes: usize) -> bool {
@@ -36,25 +53,36 @@ impl Group {
     }
 
     pub(super) fn is_light_to_gather(&self, bytes: usize) -> bool {
-        self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes) || self.is_carried(bytes, ALL_CARRIED_BYTES_MAX)
+        self.is_light_for_all(bytes)
+            || self.is_laid_out_by_all(bytes)
+            || self.is_little_alone(bytes, ALL_ALONE_GATHERED_BYTES_MAX)
+            || self.is_carried(bytes, &CARRIED_BYTES_MAX)
     }
 
     pub(super) fn is_light_to_reduce(&self, root: u32, bytes: usize) -> bool {
-        let by_all = self.is_light_for_all(bytes) || self.is_laid_out_by_all(bytes);
-        by_all || self.is_carried(bytes, ALL_COMBINED_BYTES_MAX) || self.is_combined_by_node(root, bytes)
+        self.is_light_for_all(bytes)
+            || self.is_laid_out_by_all(bytes)
+            || self.is_little_alone(bytes, ALL_ALONE_REDUCED_BYTES_MAX)
+            || self.is_carried(bytes, &COMBINED_BYTES_MAX)
+            || self.is_combined_by_node(root, bytes)
+    }
+
+    /// Whether each of several nodes has one member, and so many bytes of each are little.
+    fn is_little_alone(&self, bytes: usize, all_bytes_max: usize) -> bool {
+        let is_alone = self.size() > 1 && self.nodes().count() == self.size();
+        is_alone && allows(&[(EACH_ALONE_BYTES_MAX, all_bytes_max)], bytes, self.size())
     }
 
     /// Whether the leaders of nodes combine the elements. Only to the first member, for [`Group::subtrees`] are those with that root; and only
     /// where members of a node follow each other, so that it has few of them.
     fn is_combined_by_node(&self, root: u32, bytes: usize) -> bool {
         let nodes = self.nodes();
-        let bytes_max = CARRIED_BYTES_MAX.min(NODES_COMBINED_BYTES_MAX / nodes.count() as usize);
-        root == 0 && nodes.are_shared() && (1..=bytes_max).contains(&bytes) && nodes.are_in_blocks()
+        let are_few = allows(&NODES_COMBINED_BYTES_MAX, bytes, nodes.count());
+        root == 0 && nodes.are_shared() && are_few && nodes.are_in_blocks()
     }
 
-    fn is_carried(&self, bytes: usize, all_bytes_max: usize) -> bool {
-        let most = CARRIED_BYTES_MAX.min(all_bytes_max / self.size() as usize);
-        self.nodes().are_shared() && (1..=most).contains(&bytes)
+    fn is_carried(&self, bytes: usize, bounds: &[(usize, usize)]) -> bool {
+        self.nodes().are_shared() && allows(bounds, bytes, self.size())
     }
 
     /// The bytes of the root get to all.

@@ -20,7 +20,7 @@ use crate::group::Group;
 /// are quicker. The bytes are as many at all members, or all are told the largest.
 const BYTES_MIN: [usize; 3] = [8 << 10, 32 << 10, 4 << 10];
 /// The same for reductions, which meet more often.
-const REDUCED_BYTES_MIN: [usize; 3] = [8 << 10, 128 << 10, 128 << 10];
+const REDUCED_BYTES_MIN: [usize; 3] = [8 << 10, 160 << 10, 160 << 10];
 /// How small a member's share of a reduction may become.
 const SHARE_BYTES_MIN: usize = 4 << 10;
 /// How small the piece of each other member may become in a gathering or an all-to-all.

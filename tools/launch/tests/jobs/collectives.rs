@@ -7,11 +7,11 @@ use longarm::{Complex32, Complex64, Element, Group, Number, Reduction, World};
 
 use super::support::{Dice, arbitrary, assert_same, barrier, compute};
 
-const COUNTS: [usize; 4] = [0, 1, 1000, 100_000];
+const COUNTS: [usize; 5] = [0, 1, 1000, 2048, 100_000];
 
 pub fn every(world: &World) {
     // 100,000 elements everywhere would be gigabytes for 16 ranks.
-    let counts = if world.size() > 5 { &COUNTS[..3] } else { &COUNTS[..] };
+    let counts = if world.size() > 5 { &COUNTS[..4] } else { &COUNTS[..] };
     for count in counts {
         check::<u64>(world.group(), *count);
         check::<[u8; 3]>(world.group(), *count);
@@ -38,7 +38,7 @@ pub fn same_bits(world: &World) {
     for group in [world.group(), &halves] {
         let size = group.size() as usize;
         // Around all bounds of what travels with an agreement.
-        for count in [1, 5, 6, 25, 26, 100, 256, 257, 600] {
+        for count in [1, 5, 6, 25, 26, 100, 256, 257, 512, 513, 1024, 1025, 20_480] {
             let mine: Vec<f64> = (0..count).map(|at| value(group.rank() as usize, at)).collect();
             for root in [0, group.size() - 1] {
                 let turn = |place: usize, at: usize| value((place + root as usize) % size, at);
@@ -581,14 +581,16 @@ type Pair<'a> = (&'static str, u32, &'a dyn Fn(&Group) -> Result<(), CollectiveE
 /// Rank 1 sends in the middle of a collective what nobody sends, before it does what is due. Rank 0 gets an error, and the world
 /// goes on.
 pub fn with_a_broken_member(world: &World) {
-    let words = vec![world.rank(); 1000];
+    // More than travels with the agreement, and less than is staged.
+    let bytes = if world.node_of(0) == world.node_of(1) { 4_000 } else { 20_000 };
+    let (words, numbers) = (vec![world.rank(); bytes / 4], vec![1_u64; bytes / 8]);
     let lists = [vec![1_u32; 500], vec![2; 500]];
     // With the first step in which other messages than those of the agreement come.
     let collectives: [Pair<'_>; 8] = [
         ("a broadcast", 1, &|pair| pair.broadcast_collective(1, &mut words.clone())),
         ("a broadcast of little", 0, &|pair| pair.broadcast_collective(1, &mut words[..9].to_vec())),
-        ("a reduction", 1, &|pair| pair.reduce_collective(0, Reduction::Sum, &mut vec![1_u64; 1000])),
-        ("an allgather", 1, &|pair| pair.allgather_collective(&vec![1_u64; 1000]).map(drop)),
+        ("a reduction", 1, &|pair| pair.reduce_collective(0, Reduction::Sum, &mut numbers.clone())),
+        ("an allgather", 1, &|pair| pair.allgather_collective(&numbers).map(drop)),
         ("an allgather of little", 0, &|pair| pair.allgather_collective(&[1_u64; 9]).map(drop)),
         ("an all-to-all", 1, &|pair| pair.alltoall_collective(&words).map(drop)),
         ("a split", 0, &|pair| pair.split_collective(Some(0), 0).map(drop)),
