@@ -378,6 +378,13 @@ impl Engine {
         self.sent_large
     }
 
+    /// How often the rank whose process this is was rung so far, for mail and for its windows.
+    pub fn rings_of_host(&self) -> [u32; 2] {
+        let ServeState { node, local_of_rank, host, .. } = &*self.shared;
+        let local = local_of_rank[host];
+        [node.eventcount(local).sequence(), node.window_eventcount(local).sequence()]
+    }
+
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.
     fn look_after(&mut self, now_ms: u64) -> bool {
         self.look_after_ms = now_ms + LOOK_AFTER_MS;

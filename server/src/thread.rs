@@ -148,6 +148,7 @@ impl Server {
         let spins = !self.spin.is_zero() || !self.spare_spin.is_zero();
         let mut moved_at = None;
         let mut looks: u32 = 0;
+        let mut rings = engine.rings_of_host();
         loop {
             let is_wanted = self.wanted.swap(false, Ordering::Relaxed);
             if is_wanted {
@@ -161,7 +162,13 @@ impl Server {
             }
             let rests = self.resting.load(Ordering::Relaxed) > 0;
             let spin = if rests { self.spin } else { self.spare_spin };
-            let looks_on = !is_wanted && !self.is_stopping();
+            // A thread that rests and was rung looks itself once it runs, and may wait for this very processor.
+            let rings_now = engine.rings_of_host();
+            let is_rung = rests && rings_now != rings;
+            if !rests {
+                rings = rings_now;
+            }
+            let looks_on = !is_wanted && !is_rung && !self.is_stopping();
             if looks_on && moved_at.is_some_and(|at: Instant| at.elapsed() < spin) {
                 let yields_here = engine.has_sent_large() && looks.is_multiple_of(LOOKS_PER_YIELD);
                 if !yields_here && rests && self.is_where_nobody_runs() {

@@ -25,6 +25,10 @@ fn server_of(job: JobId, segment: &Arc<NodeSegment>) -> Server {
 
 /// With a processor of its own.
 fn server_that_spins(job: JobId, segment: &Arc<NodeSegment>, spin: Duration) -> Server {
+    Server::new(engine(job, segment), Duration::ZERO, spin).unwrap()
+}
+
+fn engine(job: JobId, segment: &Arc<NodeSegment>) -> Engine {
     let engine = Engine::new(EngineOptions {
         job,
         secret: Secret([0x42; 32]),
@@ -40,7 +44,7 @@ fn server_that_spins(job: JobId, segment: &Arc<NodeSegment>, spin: Duration) -> 
         costs: Costs::TYPICAL,
         remote_memory: None,
     });
-    Server::new(engine.unwrap(), Duration::ZERO, spin).unwrap()
+    engine.unwrap()
 }
 
 /// Another thread takes the engine, drives it or does not, and gives it back, now with others to be woken and now without.
@@ -111,6 +115,38 @@ fn a_server_that_looks_for_more_work_gives_the_engine_to_who_waits() {
             server.rest(false);
             is_told.store(true, Ordering::Release);
         });
+        server.stop();
+    });
+}
+
+/// The server's thread looks for more work on the processor of a thread that rests, for longer than this test may take. When that thread is rung
+/// it has its processor back: the server's goes to sleep.
+#[test]
+fn a_server_that_looks_for_more_work_leaves_the_processor_to_who_is_rung() {
+    let job = JobId(u64::from(std::process::id()) << 32 | 0x7267);
+    let segment = Arc::new(NodeSegment::create(job, 2, 2).unwrap());
+    let server = Server::new(engine(job, &segment), Duration::from_secs(3600), Duration::ZERO).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tell.send(rustix::thread::gettid()).unwrap();
+            server.run();
+        });
+        let thread = told.recv().unwrap().as_raw_nonzero();
+        let sleeps = || {
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+            stat.rsplit_once(") ").unwrap().1.starts_with('S')
+        };
+        for eventcount in [segment.eventcount(0), segment.window_eventcount(0)] {
+            server.rest(true);
+            let door = Door::connect(&door_name(job, NODE)).unwrap();
+            door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
+            eventcount.notify();
+            while !sleeps() {
+                std::thread::yield_now();
+            }
+            server.rest(false);
+        }
         server.stop();
     });
 }
