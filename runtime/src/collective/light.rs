@@ -24,8 +24,8 @@ const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
 const ONE_BETWEEN_NODES_BYTES_MAX: [usize; 2] = [8 << 10, 16 << 10];
 /// Of each member where each node has one; and of all together, to gather and to reduce.
 const EACH_ALONE_BYTES_MAX: usize = 8 << 10;
-const ALL_ALONE_GATHERED_BYTES_MAX: usize = 128 << 10;
-const ALL_ALONE_REDUCED_BYTES_MAX: usize = 32 << 10;
+const ALL_ALONE_TO_GATHER_BYTES_MAX: usize = 128 << 10;
+const ALL_ALONE_TO_REDUCE_BYTES_MAX: usize = 32 << 10;
 /// Where members share nodes: so many of each as long as all are together no more than so many.
 const CARRIED_BYTES_MAX: [(usize, usize); 2] = [(2 << 10, 1 << 20), (8 << 10, 64 << 10)];
 /// The same of a reduction in which each member combines what all have.
@@ -55,14 +55,14 @@ impl Group {
     pub(super) fn is_light_to_gather(&self, bytes: usize) -> bool {
         self.is_light_for_all(bytes)
             || self.is_laid_out_by_all(bytes)
-            || self.is_little_alone(bytes, ALL_ALONE_GATHERED_BYTES_MAX)
+            || self.is_little_alone(bytes, ALL_ALONE_TO_GATHER_BYTES_MAX)
             || self.is_carried(bytes, &CARRIED_BYTES_MAX)
     }
 
     pub(super) fn is_light_to_reduce(&self, root: u32, bytes: usize) -> bool {
         self.is_light_for_all(bytes)
             || self.is_laid_out_by_all(bytes)
-            || self.is_little_alone(bytes, ALL_ALONE_REDUCED_BYTES_MAX)
+            || self.is_little_alone(bytes, ALL_ALONE_TO_REDUCE_BYTES_MAX)
             || self.is_carried(bytes, &COMBINED_BYTES_MAX)
             || self.is_combined_by_node(root, bytes)
     }

@@ -1,5 +1,5 @@
-//! How a team meets that has members on several nodes, and on some of them more than one: those of a node meet in an area,
-//! and their leader speaks with the leaders of the other nodes.
+//! How data goes in a team that has members on several nodes, and on some of them more than one: those of a node meet in an area,
+//! and their leader speaks with the leaders of the other nodes. Where there is no data, or little, longarm's group does the same.
 //!
 //! ```text
 //!   node 0:  0 1 2 ── area ── leader: 0 ┐
@@ -8,11 +8,8 @@
 //!
 //! So every node is told once what it has to know.
 
-use longarm::ffi::Region;
 use longarm::{Group, World};
 
-use crate::boundary::or_end;
-use crate::process::Process;
 use crate::sync_area::SyncArea;
 
 /// The place of the leader in the area.
@@ -93,14 +90,5 @@ impl Nodes {
     #[inline]
     pub(crate) fn leader(&self) -> usize {
         self.leaders[self.mine]
-    }
-
-    /// All members meet.
-    pub(crate) fn meet(&self, name: &'static str, process: &Process) {
-        self.area.tell(name, process, LEADER);
-        if let Some(group) = &self.group {
-            or_end(name, group.sync_collective());
-        }
-        self.area.hear(name, process, LEADER, Region::from_slice(&[]));
     }
 }

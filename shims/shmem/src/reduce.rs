@@ -1,7 +1,7 @@
 //! Reductions and scans.
 //!
-//! All members get the same bits: each combines in the order of the team, and in a team with several members on a node those of
-//! each node first ([`crate::nodes`]). Little goes through the area, a slot at a time. Of
+//! All members get the same bits: each combines in the order of the team, and, where nodes have several members and all together more than
+//! travels with an agreement, those of each node first ([`crate::nodes`]). Little goes through the area, a slot at a time. Of
 //! much, on one node, each member combines a share for all, straight out of the others' memory, and then takes the shares of
 //! the others.
 
@@ -25,6 +25,9 @@ use crate::who::Who;
 const LITTLE_BYTES: usize = 2 * SLOT_BYTES;
 /// What is shown at once where members are on several nodes, by all together.
 const MESSAGE_BYTES: usize = 1 << 20;
+/// Of all members together: so few take as long to be shown to all of them as members take to meet.
+const SHOWN_BYTES_MAX: usize = 8 << 10;
+
 /// # Safety
 /// The elements are readable at `source` and writable at `dest`, at all members.
 pub(crate) unsafe fn all<O: Operator<T>, T>(
@@ -39,8 +42,9 @@ pub(crate) unsafe fn all<O: Operator<T>, T>(
     // Both sides are read by others.
     let area = area_to_read(job, team, source.addr()).and(area_to_read(job, team, dest.addr()));
     let nodes = nodes_to_read(job, team, source.addr()).and(nodes_to_read(job, team, dest.addr()));
+    let is_shown = bytes_of::<T>(count).saturating_mul(team.size()) <= SHOWN_BYTES_MAX;
     match area {
-        None if let Some(nodes) = nodes => {
+        None if let Some(nodes) = nodes.filter(|_| !is_shown) => {
             // SAFETY: this function's own contract.
             unsafe { between_nodes::reduce::<O, T>(name, job, (team, nodes), (dest, source, count as usize)) };
         }

@@ -108,10 +108,9 @@ impl Team {
 
     /// All members meet.
     pub(crate) fn meet(&self, name: &'static str, process: &Process) {
-        match (&self.area, &self.nodes) {
-            (Some(area), _) => area.meet(name, process),
-            (None, Some(nodes)) => nodes.meet(name, process),
-            (None, None) => {
+        match &self.area {
+            Some(area) => area.meet(name, process),
+            None => {
                 // Stores to mapped memory before it are visible to who has met.
                 fence(Ordering::SeqCst);
                 or_end(name, self.group.sync_collective());
