@@ -107,16 +107,16 @@ impl<'a> Region<'a> {
         unsafe { copy(target.as_mut_ptr(), self.start, self.bytes) };
     }
 
-    /// Copies all bytes behind those of `bytes`.
+    /// Appends all bytes to `target`.
     #[inline]
-    pub fn append_to(self, bytes: &mut Vec<u8>) {
-        bytes.reserve(self.bytes);
-        let room = bytes.spare_capacity_mut();
+    pub fn append_to(self, target: &mut Vec<u8>) {
+        target.reserve(self.bytes);
+        let room = target.spare_capacity_mut();
         // SAFETY: `self` is readable for its length by `from_raw`'s contract or by its borrow; `room` is ours, writable, and at least as
         // long, as it was reserved.
         unsafe { copy(room.as_mut_ptr().cast::<u8>(), self.start, self.bytes) };
         // SAFETY: so many bytes behind the old length were just written, and are within the capacity.
-        unsafe { bytes.set_len(bytes.len() + self.bytes) };
+        unsafe { target.set_len(target.len() + self.bytes) };
     }
 }
 

@@ -378,11 +378,10 @@ impl Engine {
         self.sent_large
     }
 
-    /// How often the rank whose process this is was rung so far, for mail and for its windows.
-    pub fn rings_of_host(&self) -> [u32; 2] {
+    /// The node's segment, and which of its ranks is the host of this server.
+    pub(crate) fn host(&self) -> (Arc<NodeSegment>, u32) {
         let ServeState { node, local_of_rank, host, .. } = &*self.shared;
-        let local = local_of_rank[host];
-        [node.eventcount(local).sequence(), node.window_eventcount(local).sequence()]
+        (Arc::clone(node), local_of_rank[host])
     }
 
     /// Now and then: turns away who has not proven himself in time, and listens again after a pause.

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use longarm_netmod::{CoarseClock, Interest, Poller, Ready, Waker};
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
+use longarm_shm::NodeSegment;
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -56,6 +57,11 @@ pub struct Server {
     resting: AtomicU32,
     /// On which one the last of them was.
     resting_on: AtomicU32,
+    /// What [`Server::notifications`] gave when it went to sleep.
+    notifications_at_rest: [AtomicU32; 2],
+    /// Where the rank of this process is notified.
+    segment: Arc<NodeSegment>,
+    host: u32,
     /// Turns in which something moved.
     moves: AtomicU32,
     /// How long it looks then before it sleeps. None where threads outnumber processors.
@@ -90,6 +96,7 @@ impl Server {
         let outer = Poller::new()?;
         let waker = Waker::new()?;
         let inner = engine.descriptor().try_clone_to_owned()?;
+        let (segment, host) = engine.host();
         outer.add(inner.as_fd(), ENGINE, Interest::READABLE)?;
         outer.add(waker.descriptor(), WAKER, Interest::READABLE)?;
         Ok(Server {
@@ -103,6 +110,9 @@ impl Server {
             clock: CoarseClock::start(),
             resting: AtomicU32::new(0),
             resting_on: AtomicU32::new(u32::MAX),
+            notifications_at_rest: [AtomicU32::new(0), AtomicU32::new(0)],
+            segment,
+            host,
             moves: AtomicU32::new(0),
             spin,
             spare_spin,
@@ -148,7 +158,6 @@ impl Server {
         let spins = !self.spin.is_zero() || !self.spare_spin.is_zero();
         let mut moved_at = None;
         let mut looks: u32 = 0;
-        let mut rings = engine.rings_of_host();
         loop {
             let is_wanted = self.wanted.swap(false, Ordering::Relaxed);
             if is_wanted {
@@ -162,16 +171,13 @@ impl Server {
             }
             let rests = self.resting.load(Ordering::Relaxed) > 0;
             let spin = if rests { self.spin } else { self.spare_spin };
-            // A thread that rests and was rung looks itself once it runs, and may wait for this very processor.
-            let rings_now = engine.rings_of_host();
-            let is_rung = rests && rings_now != rings;
-            if !rests {
-                rings = rings_now;
-            }
-            let looks_on = !is_wanted && !is_rung && !self.is_stopping();
+            let is_where_nobody_runs = rests && self.is_where_nobody_runs();
+            // The thread that rested here was notified: it wants its processor back, and drives the engine itself.
+            let is_notified = is_where_nobody_runs && self.notifications() != self.notifications_at_rest();
+            let looks_on = !is_wanted && !is_notified && !self.is_stopping();
             if looks_on && moved_at.is_some_and(|at: Instant| at.elapsed() < spin) {
                 let yields_here = engine.has_sent_large() && looks.is_multiple_of(LOOKS_PER_YIELD);
-                if !yields_here && rests && self.is_where_nobody_runs() {
+                if !yields_here && is_where_nobody_runs {
                     std::hint::spin_loop();
                 } else {
                     // Whoever was answered just now may wait for this processor.
@@ -216,6 +222,16 @@ impl Server {
         rustix::thread::sched_getcpu() as u32 == self.resting_on.load(Ordering::Relaxed)
     }
 
+    /// How often the rank of this process was notified so far, of mail and of its windows (wraps around).
+    fn notifications(&self) -> [u32; 2] {
+        [self.segment.eventcount(self.host).sequence(), self.segment.window_eventcount(self.host).sequence()]
+    }
+
+    fn notifications_at_rest(&self) -> [u32; 2] {
+        // Relaxed: a guess, as where it rests.
+        self.notifications_at_rest.each_ref().map(|at_rest| at_rest.load(Ordering::Relaxed))
+    }
+
     fn note_move(&self) {
         // Only who holds the engine writes.
         self.moves.store(self.moves.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -232,6 +248,9 @@ impl Server {
             // From here on perhaps no thread looks after the engine.
             self.suppress_wakeups(false);
             self.resting_on.store(rustix::thread::sched_getcpu() as u32, Ordering::Relaxed);
+            for (at_rest, now) in self.notifications_at_rest.iter().zip(self.notifications()) {
+                at_rest.store(now, Ordering::Relaxed);
+            }
             self.resting.fetch_add(1, Ordering::Relaxed);
         } else {
             self.resting.fetch_sub(1, Ordering::Relaxed);

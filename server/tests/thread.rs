@@ -11,6 +11,7 @@ use longarm_proto::{AccessKey, Generation, JobId, NodeId, Rank, Secret, WindowId
 use longarm_server::door::{Door, DoorRequest, door_name, window_of_server};
 use longarm_server::{Engine, EngineOptions, Server};
 use longarm_shm::{NodeSegment, NodeWindow};
+use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 
 const NODE: NodeId = NodeId(0);
 const CALLS: usize = 300;
@@ -119,17 +120,21 @@ fn a_server_that_looks_for_more_work_gives_the_engine_to_who_waits() {
     });
 }
 
-/// The server's thread looks for more work on the processor of a thread that rests, for longer than this test may take. When that thread is rung
+/// The server's thread looks for more work on the processor of a thread that rests, for longer than this test may take. When that thread is notified
 /// it has its processor back: the server's goes to sleep.
 #[test]
-fn a_server_that_looks_for_more_work_leaves_the_processor_to_who_is_rung() {
+fn a_server_that_looks_for_more_work_leaves_the_processor_to_who_is_notified() {
     let job = JobId(u64::from(std::process::id()) << 32 | 0x7267);
     let segment = Arc::new(NodeSegment::create(job, 2, 2).unwrap());
     let server = Server::new(engine(job, &segment), Duration::from_secs(3600), Duration::ZERO).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
+        // Threads have the processors of who spawns them.
+        let mut processors = CpuSet::new();
+        processors.set(sched_getcpu());
+        sched_setaffinity(None, &processors).unwrap();
         scope.spawn(|| {
-            tell.send(rustix::thread::gettid()).unwrap();
+            tell.send(gettid()).unwrap();
             server.run();
         });
         let thread = told.recv().unwrap().as_raw_nonzero();
@@ -141,6 +146,7 @@ fn a_server_that_looks_for_more_work_leaves_the_processor_to_who_is_rung() {
             server.rest(true);
             let door = Door::connect(&door_name(job, NODE)).unwrap();
             door.call(&DoorRequest::NodeSegment { job: job.0 }).unwrap().unwrap();
+            (0..CALLS).for_each(|_| assert!(!sleeps(), "it looks for more"));
             eventcount.notify();
             while !sleeps() {
                 std::thread::yield_now();

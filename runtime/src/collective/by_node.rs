@@ -6,6 +6,7 @@
 
 use super::agree::{Known, Load, OFFERED, SAME, flags_of, merge_pieces};
 use super::call::Call;
+use super::elements::copy;
 use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
 use super::rounds::Participants;
 use super::signature::Signature;
@@ -135,7 +136,7 @@ impl Call<'_> {
         let mut around = vec![0; bytes.len()];
         for (place, piece) in places.zip(bytes.chunks_exact(piece_bytes)) {
             let at = ((me + size - place) % size) as usize * piece_bytes;
-            around[at..at + piece_bytes].copy_from_slice(piece);
+            copy(&mut around[at..at + piece_bytes], piece);
         }
         around
     }

@@ -1,11 +1,11 @@
-//! Elements from the bytes that members send.
+//! Elements from the bytes that members send, and copies of them.
 
 use longarm_memory::{Region, RegionMut};
 use zerocopy::IntoBytes;
 
 use crate::element::Element;
 
-/// Copies bytes of the program within its own memory, as many as there is room for. Not by `copy_from_slice`: the C library's copy of some
+/// Copies `source` to `target`, which is as long. Not by `copy_from_slice`: the C library's copy of some
 /// KiB and more takes ten times as long on some processors (AMD Zen 3) where both sides begin at the same place of a page, as large buffers
 /// of `malloc` do.
 ///
@@ -15,7 +15,12 @@ pub(super) fn copy(target: &mut [u8], source: &[u8]) {
     RegionMut::from_slice(target).copy_from(Region::from_slice(source));
 }
 
-/// The pieces one behind the other, copied as [`copy`] does.
+/// The bytes, copied as [`copy`] does.
+pub(super) fn copied(bytes: &[u8]) -> Vec<u8> {
+    concatenated(&[bytes])
+}
+
+/// A new list of the bytes of the pieces, one piece behind the other; [`joined`] fills memory that is there.
 pub(super) fn concatenated(pieces: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
     pieces.iter().for_each(|piece| Region::from_slice(piece).append_to(&mut bytes));

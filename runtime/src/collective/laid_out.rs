@@ -61,7 +61,8 @@ impl Call<'_> {
     /// cannot be read.
     pub(super) fn read_loads(&self, barrier: u64, load: &Load, members: impl Iterator<Item = u32>) -> Vec<u8> {
         let (from, each) = load.wanted(self.me() as usize);
-        let mut all = Vec::new();
+        let most = if matches!(load, Load::OfOne { .. }) { 1 } else { self.size() as usize };
+        let mut all = Vec::with_capacity(most * each);
         for member in members {
             let laid_out = self.laid_out_by(member, barrier).filter(|room| from + each <= room.len());
             let Some(laid_out) = laid_out else { return Vec::new() };

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::elements::{fill_lists, from_bytes, joined};
 use super::signature::Signature;
 use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
-use super::staged_reduction::lay_out_elements;
+use super::staged_reduction::lay_out_first_round;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};
@@ -37,7 +37,7 @@ impl Group {
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_elements(staged, self.nodes(), elements));
+        let staged = call.stage(|staged| lay_out_first_round(staged, self.nodes(), elements));
         match call.agree_staged(signature, &mut Load::Empty, staged)? {
             Some(staged) => call.reduce_staged(staged, (root, for_all), reduction, elements),
             None if for_all => call.allreduce(reduction, elements),

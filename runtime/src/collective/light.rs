@@ -7,45 +7,45 @@ use zerocopy::IntoBytes;
 
 use super::agree::{Load, Merge};
 use super::call::Call;
-use super::elements::{concatenated, copy, joined};
+use super::elements::{concatenated, copied, copy, joined};
 use super::signature::Signature;
 use super::tree::{combine, combine_with};
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::Group;
 
-/// Bytes of one member that are little. With the head and the digest they fit into one cell.
-const ONE_BYTES_MAX: usize = CELL_PAYLOAD_BYTES / 2;
-/// Bytes of all members together that are little. The last round, which is the longest, carries half of them.
+/// So many bytes of each are little, as long as all together have no more than `all`.
+struct Bound {
+    each: usize,
+    all: usize,
+}
+
+/// Bytes of one member to all, in a group on one node, between nodes of one member each, and between those that members share. On one node
+/// they fit into one cell, with the head and the digest; between nodes a message takes so long that more is little, as long as it is sent
+/// without an answer (`LONGARM_EAGER_BYTES`).
+const ONE_BYTES_MAX: [usize; 3] = [CELL_PAYLOAD_BYTES / 2, 8 << 10, (16 << 10) - 64];
+/// Bytes of all members together, anywhere. The last round, which is the longest, carries half of them.
 const ALL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES;
+/// Gatherings and reductions between nodes of one member each.
+const ALONE_TO_GATHER: Bound = Bound { each: 8 << 10, all: 128 << 10 };
+const ALONE_TO_REDUCE: Bound = Bound { each: 8 << 10, all: 32 << 10 };
+/// Gatherings where members share nodes, so that only the leaders carry them.
+const CARRIED: [Bound; 2] = [Bound { each: 2 << 10, all: 1 << 20 }, Bound { each: 8 << 10, all: 64 << 10 }];
+/// Reductions there in which each member combines what all have.
+const CARRIED_TO_REDUCE: Bound = Bound { each: 2 << 10, all: 8 << 10 };
+/// Reductions there in which leaders combine what their nodes have: each node counts as one member.
+const COMBINED_BY_NODE: [Bound; 2] = [Bound { each: 2 << 10, all: 64 << 10 }, Bound { each: 8 << 10, all: 16 << 10 }];
 
-/// Between several nodes a message takes so long that more is little. Of one member to all, where each node has one member, and where members
-/// share nodes, so that only the leaders of nodes carry it.
-const ONE_BETWEEN_NODES_BYTES_MAX: [usize; 2] = [8 << 10, 16 << 10];
-/// Of each member where each node has one; and of all together, to gather and to reduce.
-const EACH_ALONE_BYTES_MAX: usize = 8 << 10;
-const ALL_ALONE_TO_GATHER_BYTES_MAX: usize = 128 << 10;
-const ALL_ALONE_TO_REDUCE_BYTES_MAX: usize = 32 << 10;
-/// Where members share nodes: so many of each as long as all are together no more than so many.
-const CARRIED_BYTES_MAX: [(usize, usize); 2] = [(2 << 10, 1 << 20), (8 << 10, 64 << 10)];
-/// The same of a reduction in which each member combines what all have.
-const COMBINED_BYTES_MAX: [(usize, usize); 1] = [(2 << 10, 8 << 10)];
-/// And of one in which leaders combine what their nodes have, as if each node had one member.
-const NODES_COMBINED_BYTES_MAX: [(usize, usize); 2] = [(2 << 10, 64 << 10), (8 << 10, 16 << 10)];
-
-/// Whether one of the bounds allows so many bytes of each of so many.
-fn allows(bounds: &[(usize, usize)], bytes: usize, count: u32) -> bool {
-    let is_within = |(each, all): &(usize, usize)| (1..=(all / count as usize).min(*each)).contains(&bytes);
-    bounds.iter().any(is_within)
+impl Bound {
+    /// Whether so many bytes of each are little, of so many members, or nodes where each counts as one member.
+    fn allows(&self, bytes: usize, count: u32) -> bool {
+        (1..=self.each.min(self.all / count as usize)).contains(&bytes)
+    }
 }
 
 impl Group {
     pub(super) fn is_light_for_one(&self, bytes: usize) -> bool {
-        let most = match self.nodes().count() {
-            1 => ONE_BYTES_MAX,
-            _ => ONE_BETWEEN_NODES_BYTES_MAX[usize::from(self.nodes().are_shared())],
-        };
-        (1..=most).contains(&bytes) || self.is_laid_out_for_all(bytes)
+        (1..=self.bound(ONE_BYTES_MAX)).contains(&bytes) || self.is_laid_out_for_all(bytes)
     }
 
     pub(super) fn is_light_for_all(&self, bytes: usize) -> bool {
@@ -55,34 +55,34 @@ impl Group {
     pub(super) fn is_light_to_gather(&self, bytes: usize) -> bool {
         self.is_light_for_all(bytes)
             || self.is_laid_out_by_all(bytes)
-            || self.is_little_alone(bytes, ALL_ALONE_TO_GATHER_BYTES_MAX)
-            || self.is_carried(bytes, &CARRIED_BYTES_MAX)
+            || self.is_little_alone(bytes, &ALONE_TO_GATHER)
+            || self.is_carried(bytes, &CARRIED)
     }
 
     pub(super) fn is_light_to_reduce(&self, root: u32, bytes: usize) -> bool {
         self.is_light_for_all(bytes)
             || self.is_laid_out_by_all(bytes)
-            || self.is_little_alone(bytes, ALL_ALONE_TO_REDUCE_BYTES_MAX)
-            || self.is_carried(bytes, &COMBINED_BYTES_MAX)
+            || self.is_little_alone(bytes, &ALONE_TO_REDUCE)
+            || self.is_carried(bytes, &[CARRIED_TO_REDUCE])
             || self.is_combined_by_node(root, bytes)
     }
 
     /// Whether each of several nodes has one member, and so many bytes of each are little.
-    fn is_little_alone(&self, bytes: usize, all_bytes_max: usize) -> bool {
-        let is_alone = self.size() > 1 && self.nodes().count() == self.size();
-        is_alone && allows(&[(EACH_ALONE_BYTES_MAX, all_bytes_max)], bytes, self.size())
+    fn is_little_alone(&self, bytes: usize, bound: &Bound) -> bool {
+        let is_alone = self.nodes().count() > 1 && !self.nodes().are_shared();
+        is_alone && bound.allows(bytes, self.size())
     }
 
     /// Whether the leaders of nodes combine the elements. Only to the first member, for [`Group::subtrees`] are those with that root; and only
     /// where members of a node follow each other, so that it has few of them.
     fn is_combined_by_node(&self, root: u32, bytes: usize) -> bool {
         let nodes = self.nodes();
-        let are_few = allows(&NODES_COMBINED_BYTES_MAX, bytes, nodes.count());
+        let are_few = COMBINED_BY_NODE.iter().any(|bound| bound.allows(bytes, nodes.count()));
         root == 0 && nodes.are_shared() && are_few && nodes.are_in_blocks()
     }
 
-    fn is_carried(&self, bytes: usize, bounds: &[(usize, usize)]) -> bool {
-        self.nodes().are_shared() && allows(bounds, bytes, self.size())
+    fn is_carried(&self, bytes: usize, bounds: &[Bound]) -> bool {
+        self.nodes().are_shared() && bounds.iter().any(|bound| bound.allows(bytes, self.size()))
     }
 
     /// The bytes of the root get to all.
@@ -93,7 +93,7 @@ impl Group {
         bytes: &mut [u8],
     ) -> Result<(), CollectiveError> {
         let is_root = self.rank() == root;
-        let mut load = Load::OfOne { bytes: is_root.then(|| concatenated(&[bytes])), due: bytes.len() };
+        let mut load = Load::OfOne { bytes: is_root.then(|| copied(bytes)), due: bytes.len() };
         let mut call = self.call(&signature);
         call.begin(signature, &mut load, false)?;
         let heard: &[u8] = if let Load::OfOne { bytes: Some(heard), .. } = &load { heard } else { &[] };
@@ -110,7 +110,7 @@ impl Group {
         bytes: &[u8],
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut load = Load::OfAll(concatenated(&[bytes]));
+        let mut load = Load::OfAll(copied(bytes));
         let mut all = self.run_loaded(signature, &mut load, |call| room(call))?;
         self.lay_in_order(load.bytes(), 0, all.as_mut().as_mut_bytes());
         Ok(all)
@@ -184,15 +184,14 @@ impl Group {
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
         if self.is_combined_by_node(root, size_of_val(elements)) {
-            let mut load =
-                Load::Reduced { bytes: concatenated(&[elements.as_bytes()]), combine: combine_with::<T>(reduction) };
+            let mut load = Load::Reduced { bytes: copied(elements.as_bytes()), combine: combine_with::<T>(reduction) };
             self.run_loaded(signature, &mut load, |_| Ok(()))?;
             if for_all || self.rank() == root {
                 copy(elements.as_mut_bytes(), load.bytes());
             }
             return Ok(());
         }
-        let mut load = Load::OfAll(concatenated(&[elements.as_bytes()]));
+        let mut load = Load::OfAll(copied(elements.as_bytes()));
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {
             let mut all = vec![T::new_zeroed(); elements.len() * self.size() as usize];

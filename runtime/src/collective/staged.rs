@@ -17,7 +17,7 @@ use crate::error::CollectiveError;
 use crate::group::Group;
 
 /// From how many bytes on, in a group on one node, between nodes of one member each, and between those that members share: below, messages
-/// are quicker. The bytes are as many at all members, or all are told the largest.
+/// are quicker. What is light (`light.rs`) is asked for first. The bytes are as many at all members, or all are told the largest.
 const BYTES_MIN: [usize; 3] = [8 << 10, 32 << 10, 4 << 10];
 /// The same for reductions, which meet more often.
 const REDUCED_BYTES_MIN: [usize; 3] = [8 << 10, 160 << 10, 160 << 10];
@@ -29,8 +29,8 @@ const BLOCK_BYTES_MIN: usize = 4 << 10;
 const LINE_BYTES: usize = 64;
 
 impl Group {
-    /// Of these bounds the one that holds for this group.
-    fn bound(&self, [here, elsewhere, shared]: [usize; 3]) -> usize {
+    /// Of these bounds the one that holds for this group: on one node, between nodes of one member each, or between those that members share.
+    pub(super) fn bound(&self, [here, elsewhere, shared]: [usize; 3]) -> usize {
         match self.nodes().count() {
             1 => here,
             _ if self.nodes().are_shared() => shared,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   staging buffer      lower half                          upper half
-//!   several on a node   own elements; then the result       what of the tree lies here, of this member's slice
+//!   several on a node   own, but for its slice; the result  what of the tree lies here, of this member's slice
 //!   alone on a node     own elements                        the result
 //! ```
 
@@ -24,7 +24,7 @@ use crate::element::{Number, Reduction};
 use crate::error::CollectiveError;
 
 /// Lays out the first round of a reduction.
-pub(super) fn lay_out_elements<T: Number>(
+pub(super) fn lay_out_first_round<T: Number>(
     staged: &impl Buffers,
     nodes: &Nodes,
     elements: &[T],
@@ -32,15 +32,15 @@ pub(super) fn lay_out_elements<T: Number>(
     lay_out_round(staged, nodes, &elements[..elements.len().min(HALF_BYTES / size_of::<T>())])
 }
 
-/// Lays out what others get of a round: where they are on the node, all but the slice that this member combines.
+/// Lays out what others get of a round: where others are on the node, all but this member's slice.
 fn lay_out_round<T: Number>(staged: &impl Buffers, nodes: &Nodes, elements: &[T]) -> Result<(), TransferError> {
-    let own = if nodes.here().len() > 1 { slice_of(nodes, elements.len()) } else { 0..0 };
+    let own = if nodes.here().len() > 1 { own_slice(nodes, elements.len()) } else { 0..0 };
     staged.lay_out(0, elements[..own.start].as_bytes())?;
     staged.lay_out(own.end * size_of::<T>(), elements[own.end..].as_bytes())
 }
 
-/// The slice that a member combines of what those of its node have.
-fn slice_of(nodes: &Nodes, count: usize) -> Range<usize> {
+/// The slice of the elements that this member combines for its node.
+fn own_slice(nodes: &Nodes, count: usize) -> Range<usize> {
     share(count, nodes.local() as usize, nodes.here().len())
 }
 
@@ -189,7 +189,7 @@ impl Share<'_> {
         if nodes.here().len() == 1 {
             return Ok(());
         }
-        let slice = slice_of(nodes, elements.len());
+        let slice = own_slice(nodes, elements.len());
         let offset = slice.start * size_of::<T>();
         let mine = &mut elements[slice];
         if mine.is_empty() {
@@ -197,24 +197,26 @@ impl Share<'_> {
         }
         for tree in plan.trees.iter().filter(|tree| tree.node == nodes.mine()) {
             // This member's own is combined where it is; nobody wants it as it was.
-            let place_of = |turn: u32| (plan.root + turn) % size;
-            let others = tree.turns.clone().filter(|turn| place_of(*turn) != me);
+            let own = (me + size - plan.root) % size;
+            let others = tree.turns.clone().filter(|turn| *turn != own);
             let mut got = vec![T::default(); mine.len() * others.clone().count()];
-            let wants = others.clone().zip(got.chunks_exact_mut(mine.len()));
-            let wants = wants.map(|(turn, piece)| Want { place: place_of(turn), offset, target: piece.as_mut_bytes() });
+            let wants = others.clone().zip(got.chunks_exact_mut(mine.len())).map(|(turn, piece)| {
+                let place = (plan.root + turn) % size;
+                Want { place, offset, target: piece.as_mut_bytes() }
+            });
             staged.fetch(wants.collect())?;
             let mut pieces: Vec<(u32, &mut [T])> = others.zip(got.chunks_exact_mut(mine.len())).collect();
-            if let Some(turn) = tree.turns.clone().find(|turn| place_of(*turn) == me) {
-                pieces.insert((turn - tree.turns.start) as usize, (turn, &mut *mine));
+            if tree.turns.contains(&own) {
+                pieces.insert((own - tree.turns.start) as usize, (own, &mut *mine));
             }
             combine_pieces(pieces, plan.reduction);
-            let begins_here = place_of(tree.turns.start) == me;
+            let begins_with_own = tree.turns.start == own;
             let is_result = nodes.count() == 1;
             let count = mine.len();
-            if is_result && !begins_here {
+            if is_result && !begins_with_own {
                 copy(mine.as_mut_bytes(), got[..count].as_bytes());
             }
-            let combined = if is_result || begins_here { &*mine } else { &got[..count] };
+            let combined = if is_result || begins_with_own { &*mine } else { &got[..count] };
             staged.lay_out(HALF_BYTES + tree.number * size_of_val(combined), combined.as_bytes())?;
         }
         Ok(())
@@ -429,7 +431,7 @@ mod tests {
                 &mut elements,
                 all,
                 |_, _| false,
-                |me, staged, elements| Ok(lay_out_elements(staged, me.nodes, elements)?),
+                |me, staged, elements| Ok(lay_out_first_round(staged, me.nodes, elements)?),
             );
             self.each(&mut elements, all, is_here, |me, staged, elements| me.combine_here(staged, &plan, elements));
             if self.nodes[0].count() == 1 {

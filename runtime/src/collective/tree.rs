@@ -128,7 +128,7 @@ pub(super) fn combine_subtrees<T: Number>(all: &mut [T], count: usize, trees: &[
     combine_pieces(starts.zip(all.chunks_exact_mut(count)).collect(), reduction);
 }
 
-/// The same of pieces wherever they are. `left`: at which turn each begins, ascending.
+/// Combines pieces into the first, in the order of the tree. `left`: each with the turn at which it begins, ascending.
 pub(super) fn combine_pieces<T: Number>(mut left: Vec<(u32, &mut [T])>, reduction: Reduction) {
     let mut distance = 1;
     while left.len() > 1 {

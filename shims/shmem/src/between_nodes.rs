@@ -1,4 +1,4 @@
-//! Collectives of a team that has several members on some of its nodes ([`crate::nodes`]): who speaks with whom, and when.
+//! Broadcasts and reductions of a team that has several members on some of its nodes ([`crate::nodes`]): who speaks with whom, and when.
 //!
 //! Little goes through the lines and slots of the areas; much is read where it is, and the leader of a node takes in its own target
 //! what the others of the node then copy.

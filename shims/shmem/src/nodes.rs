@@ -1,5 +1,6 @@
-//! How data goes in a team that has members on several nodes, and on some of them more than one: those of a node meet in an area,
-//! and their leader speaks with the leaders of the other nodes. Where there is no data, or little, longarm's group does the same.
+//! How broadcasts, and reductions of more than a little, go in a team that has members on several nodes, and on some of them more than one:
+//! those of a node meet in an area, and their leader speaks with the leaders of the other nodes. To meet, and to reduce little, the team uses
+//! its group of longarm.
 //!
 //! ```text
 //!   node 0:  0 1 2 ── area ── leader: 0 ┐

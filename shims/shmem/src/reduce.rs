@@ -1,7 +1,7 @@
 //! Reductions and scans.
 //!
-//! All members get the same bits: each combines in the order of the team, and, where nodes have several members and all together more than
-//! travels with an agreement, those of each node first ([`crate::nodes`]). Little goes through the area, a slot at a time. Of
+//! All members get the same bits: each combines in the order of the team, and, where nodes have several members and all together have more
+//! than [`SHOWN_BYTES_MAX`], those of each node first ([`crate::nodes`]). Little goes through the area, a slot at a time. Of
 //! much, on one node, each member combines a share for all, straight out of the others' memory, and then takes the shares of
 //! the others.
 
@@ -25,7 +25,8 @@ use crate::who::Who;
 const LITTLE_BYTES: usize = 2 * SLOT_BYTES;
 /// What is shown at once where members are on several nodes, by all together.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Of all members together: so few take as long to be shown to all of them as members take to meet.
+/// In a team on several nodes, several of it on one: up to so many bytes of all together, each member shows its elements to all, which takes as
+/// long as to meet.
 const SHOWN_BYTES_MAX: usize = 8 << 10;
 
 /// # Safety

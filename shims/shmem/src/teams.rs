@@ -36,7 +36,7 @@ pub(crate) struct Team {
     pub(crate) members: Box<[u32]>,
     pub(crate) me: usize,
     pub(crate) area: Option<SyncArea>,
-    /// Where the members of each node meet, if there is no area for all. Active sets have none.
+    /// What the members of each node share for broadcasts and reductions, if there is no area for all. Active sets have none.
     pub(crate) nodes: Option<Nodes>,
     pub(crate) group: Group,
     pub(crate) config: TeamConfig,
