@@ -62,23 +62,17 @@ impl Partial {
             if part == 0 {
                 break;
             }
-            append(&mut self.head, piece.slice(done, part));
+            piece.slice(done, part).append_to(&mut self.head);
             done += part;
         }
         if done < piece.len() {
             if self.body.capacity() - self.body.len() < piece.len() - done {
                 self.body.reserve_exact(self.missing_bytes().min(self.body.len().max(ROOM_BYTES_MAX)));
             }
-            append(&mut self.body, piece.slice(done, piece.len() - done));
+            piece.slice(done, piece.len() - done).append_to(&mut self.body);
         }
         Ok(self.missing_bytes() == 0)
     }
-}
-
-fn append(target: &mut Vec<u8>, bytes: Region<'_>) {
-    let from = target.len();
-    target.resize(from + bytes.len(), 0);
-    bytes.copy_to_slice(&mut target[from..]);
 }
 
 /// A letter that a thread waits for, which it takes as it comes, past the table.

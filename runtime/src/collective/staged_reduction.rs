@@ -195,9 +195,9 @@ impl Share<'_> {
         if mine.is_empty() {
             return Ok(());
         }
+        // This member's own is combined where it is; nobody wants it as it was.
+        let own = (me + size - plan.root) % size;
         for tree in plan.trees.iter().filter(|tree| tree.node == nodes.mine()) {
-            // This member's own is combined where it is; nobody wants it as it was.
-            let own = (me + size - plan.root) % size;
             let others = tree.turns.clone().filter(|turn| *turn != own);
             let mut got = vec![T::default(); mine.len() * others.clone().count()];
             let wants = others.clone().zip(got.chunks_exact_mut(mine.len())).map(|(turn, piece)| {

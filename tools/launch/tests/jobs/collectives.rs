@@ -38,7 +38,7 @@ pub fn same_bits(world: &World) {
     for group in [world.group(), &halves] {
         let size = group.size() as usize;
         // Around all bounds of what travels with an agreement.
-        for count in [1, 5, 6, 25, 26, 100, 256, 257, 512, 513, 1024, 1025, 20_480] {
+        for count in [1, 5, 6, 25, 26, 100, 256, 257, 512, 513, 600, 1024, 1025, 20_480] {
             let mine: Vec<f64> = (0..count).map(|at| value(group.rank() as usize, at)).collect();
             for root in [0, group.size() - 1] {
                 let turn = |place: usize, at: usize| value((place + root as usize) % size, at);
