@@ -84,6 +84,8 @@ pub(crate) enum What {
     Computing(PerfArguments),
     /// Large messages between two ranks of a node by every way there is
     Lmt(PerfArguments),
+    /// Words at random places of a large window of the same node, in small pages and in huge ones
+    Large(PerfArguments),
     /// Memory of a process, for each node that it talks to, for each window
     Footprint(PerfArguments),
 }
@@ -107,6 +109,7 @@ impl What {
             What::Comb(arguments) => (Suite::Comb, arguments),
             What::Computing(arguments) => (Suite::Computing, arguments),
             What::Lmt(arguments) => (Suite::Lmt, arguments),
+            What::Large(arguments) => (Suite::Large, arguments),
             What::Footprint(arguments) => (Suite::Footprint, arguments),
         }
     }

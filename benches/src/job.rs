@@ -23,13 +23,16 @@ pub(crate) struct Job {
     pub(crate) place: JobSite,
 }
 
+/// A variable of the environment, and its value.
+pub(crate) type Variable = (&'static str, &'static str);
+
 /// What is special about where a job runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobSite {
     /// Its nodes are the two network namespaces of tools/ga/hosts.sh.
     pub(crate) on_hosts: bool,
     /// A variable of the environment that its ranks have.
-    pub(crate) variable: Option<(&'static str, &'static str)>,
+    pub(crate) variable: Option<Variable>,
 }
 
 const HERE: JobSite = JobSite { on_hosts: false, variable: None };

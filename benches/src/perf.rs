@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cli::{DrawArguments, LayoutName, PerfArguments, What};
-use crate::job::{Job, JobSite, find_longarm};
+use crate::job::{Job, JobSite, Variable, find_longarm};
 use crate::line::Line;
 use crate::micro::rank::Suite;
 use crate::micro::rank::misses::Misses;
@@ -20,11 +20,13 @@ use crate::scale;
 /// The namespaces that the layout `hosts` needs, as tools/ga/hosts.sh makes them.
 const HOST_FILES: [&str; 2] = ["/run/netns/longarm-a", "/run/netns/longarm-b"];
 /// Copies of this size and more go around the caches, in the job that measures just that.
-const AROUND_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "128k");
+const AROUND_CACHES: Variable = ("LONGARM_NONTEMPORAL_BYTES", "128k");
 /// As a number.
 const AROUND_CACHES_BYTES_MIN: u64 = 128 << 10;
 /// And never in the others.
-const THROUGH_CACHES: (&str, &str) = ("LONGARM_NONTEMPORAL_BYTES", "64t");
+const THROUGH_CACHES: Variable = ("LONGARM_NONTEMPORAL_BYTES", "64t");
+const SMALL_PAGES: Variable = ("LONGARM_HUGE_PAGES", "no");
+const HUGE_PAGES: Variable = ("LONGARM_HUGE_PAGES", "yes");
 
 /// Measures, and shows what was measured.
 pub(crate) fn run(what: &What) -> Result<(), Failure> {
@@ -90,8 +92,10 @@ fn simulated_footprint(prints: bool) -> Result<Vec<Line>, Failure> {
 
 /// A job for each layout.
 fn jobs(suite: Suite, arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
-    if suite == Suite::Lmt {
-        return large_messages(arguments);
+    match suite {
+        Suite::Lmt => return both_ways(suite, arguments, [THROUGH_CACHES, AROUND_CACHES]),
+        Suite::Large => return both_ways(suite, arguments, [SMALL_PAGES, HUGE_PAGES]),
+        _ => {}
     }
     let layouts: Vec<LayoutName> = match (&arguments.layout[..], suite) {
         ([], Suite::Footprint) => vec![LayoutName::Tcp],
@@ -135,14 +139,17 @@ fn job(suite: Suite, layout: LayoutName, ranks: u32, nodes_over_tcp: u32) -> Res
     })
 }
 
-/// Once through the caches, once around them.
-fn large_messages(arguments: &PerfArguments) -> Result<Vec<Job>, Failure> {
+/// Two jobs of two ranks of a node, which differ by a variable.
+fn both_ways(suite: Suite, arguments: &PerfArguments, variables: [Variable; 2]) -> Result<Vec<Job>, Failure> {
     if !arguments.layout.is_empty() || arguments.ranks.is_some() || arguments.nodes.is_some() {
-        return Err("lmt is measured between two ranks of one node: it takes no --layout, -n or --nodes".into());
+        let name = suite.name();
+        return Err(
+            format!("{name} is measured between two ranks of one node: it takes no --layout, -n or --nodes").into()
+        );
     }
-    let job = job(Suite::Lmt, LayoutName::Shm, 2, 1)?;
+    let job = job(suite, LayoutName::Shm, 2, 1)?;
     let with = |variable| Job { place: JobSite { variable: Some(variable), ..job.place }, ..job };
-    Ok([THROUGH_CACHES, AROUND_CACHES].map(with).to_vec())
+    Ok(variables.map(with).to_vec())
 }
 
 fn table(lines: &[Line]) -> Table {

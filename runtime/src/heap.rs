@@ -213,7 +213,9 @@ impl Heap {
         }
         let offset = self.memory.blocks.lock().take(alignment.max(HEAP_ALIGNMENT), bytes);
         let heap_bytes = self.memory.heap_bytes;
-        Ok(HeapBlock { offset: offset.ok_or(HeapError::Exhausted { bytes, heap_bytes })?, bytes })
+        let block = HeapBlock { offset: offset.ok_or(HeapError::Exhausted { bytes, heap_bytes })?, bytes };
+        self.take_huge_pages(&block);
+        Ok(block)
     }
 
     /// Gives a block back, after everything that was issued is complete everywhere. `shmem_free`.
@@ -238,7 +240,11 @@ impl Heap {
     /// given back with the error, and no other one is taken.
     pub fn reallocate_collective(&self, block: HeapBlock, bytes: usize) -> Result<HeapBlock, (HeapError, HeapBlock)> {
         match self.resize(&block, bytes) {
-            Ok(true) => return Ok(HeapBlock { offset: block.offset, bytes }),
+            Ok(true) => {
+                let block = HeapBlock { offset: block.offset, bytes };
+                self.take_huge_pages(&block);
+                return Ok(block);
+            }
             Ok(false) => {}
             Err(error) => return Err((error, block)),
         }
@@ -254,6 +260,11 @@ impl Heap {
             Ok(()) => Ok(fresh),
             Err(error) => Err((error, block)),
         }
+    }
+
+    fn take_huge_pages(&self, block: &HeapBlock) {
+        let bytes = block.offset as u64..(block.offset + block.bytes) as u64;
+        self.world().inner.take_huge_pages(&self.memory.window, bytes);
     }
 
     /// Copies what fits of this rank's part of a block.

@@ -112,6 +112,8 @@ pub struct HugePages {
     pub transparent: Option<String>,
     /// Mode for shared memory, windows included: "always", "within_size", "advise", "never", "deny" or "force".
     pub shared: Option<String>,
+    /// Whether `LONGARM_HUGE_PAGES` can have windows in huge pages, whatever the mode: from Linux 6.1 on, unless that is "deny".
+    pub on_request: bool,
     /// Pages put aside by the administrator.
     pub reserved: Option<u64>,
     /// How many of these are free.
@@ -207,13 +209,30 @@ impl Processor {
     }
 }
 
+const HUGE_PAGE_FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Size of a transparent huge page in bytes, a power of two.
+pub(crate) fn huge_page_bytes() -> Option<u64> {
+    read_number(format!("{HUGE_PAGE_FOLDER}/hpage_pmd_size")).filter(|bytes: &u64| bytes.is_power_of_two())
+}
+
+/// Whether Linux of this release, such as "6.12.3-generic", makes huge pages of memory that is named to it.
+fn collapses_on_request(release: &str) -> bool {
+    let leading = |text: &str| text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok();
+    let mut numbers = release.split('.').map(|text| leading(text).unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(1))
+}
+
 impl HugePages {
     fn probe(meminfo: &str) -> HugePages {
-        const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
+        let (page_bytes, shared) = (huge_page_bytes(), read(format!("{HUGE_PAGE_FOLDER}/shmem_enabled")));
+        let shared = shared.and_then(|modes| selected_mode(&modes));
+        let kernel = read("/proc/sys/kernel/osrelease").unwrap_or_default();
         HugePages {
-            page_bytes: read_number(format!("{FOLDER}/hpage_pmd_size")),
-            transparent: read(format!("{FOLDER}/enabled")).and_then(|modes| selected_mode(&modes)),
-            shared: read(format!("{FOLDER}/shmem_enabled")).and_then(|modes| selected_mode(&modes)),
+            on_request: page_bytes.is_some() && shared.as_deref() != Some("deny") && collapses_on_request(&kernel),
+            page_bytes,
+            transparent: read(format!("{HUGE_PAGE_FOLDER}/enabled")).and_then(|modes| selected_mode(&modes)),
+            shared,
             reserved: meminfo_number(meminfo, "HugePages_Total"),
             reserved_free: meminfo_number(meminfo, "HugePages_Free"),
         }
@@ -441,6 +460,12 @@ mod tests {
     fn the_mode_in_brackets_is_the_selected_one() {
         assert_eq!(selected_mode("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!(selected_mode("always"), None);
+    }
+
+    #[test]
+    fn huge_pages_on_request_need_linux_6_1() {
+        assert!(["6.1.0-13-amd64", "6.18.44", "10.0.1", "6.1-rc3"].iter().all(|release| collapses_on_request(release)));
+        assert!(!["6.0.19", "5.15.0-91-generic", "", "x.y"].iter().any(|release| collapses_on_request(release)));
     }
 
     #[test]

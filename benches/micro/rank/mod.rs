@@ -10,6 +10,7 @@ mod curve;
 mod footprint;
 mod gups;
 mod idle;
+mod large;
 mod lmt;
 mod many;
 mod message;
@@ -78,6 +79,8 @@ pub(crate) enum Suite {
     Sort,
     /// Large messages between two ranks of a node
     Lmt,
+    /// Words of a large window of the same node, in small pages or huge ones
+    Large,
     /// Memory that the runtime takes
     Footprint,
 }
@@ -107,6 +110,7 @@ impl Suite {
             Suite::Gups => "gups",
             Suite::Sort => "sort",
             Suite::Lmt => "lmt",
+            Suite::Large => "large",
             Suite::Footprint => "footprint",
         }
     }
@@ -186,6 +190,7 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
         Suite::Gups => gups::run(&job)?,
         Suite::Sort => sort::run(&job)?,
         Suite::Lmt => lmt::run(&job)?,
+        Suite::Large => large::run(&job)?,
         Suite::Footprint => footprint::run(&job)?,
     }
     world.finalize()?;

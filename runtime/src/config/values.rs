@@ -18,7 +18,7 @@ pub(super) const NONTEMPORAL_BYTES: u64 = 4 * MIB;
 pub(super) const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 
 /// How many variables there are.
-pub(super) const VARIABLE_COUNT: usize = 38;
+pub(super) const VARIABLE_COUNT: usize = 39;
 
 /// The value of every variable. All ranks of a job have the same.
 ///
@@ -95,6 +95,8 @@ pub struct Config {
     pub heap_bytes: u64,
     /// The largest window a rank may ask for.
     pub window_bytes_max: u64,
+    /// Whether parts of windows, and blocks of the heap, of more than 16 MiB take their memory in huge pages when they are made.
+    pub huge_pages: bool,
     /// Into how many nodes the ranks of each machine are cut. 1: they share memory.
     pub nodes: u64,
     /// What the launcher does when a rank dies.
@@ -249,6 +251,7 @@ impl Default for Config {
             routed_ranks: 16384,
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
+            huge_pages: false,
             nodes: 1,
             on_failure: OnFailure::Abort,
             report_ms: 700,

@@ -257,6 +257,12 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
         slot: Slot::Bytes { field: |config| &mut config.window_bytes_max, min: 4 * KIB, max: 64 * TIB, zero: None },
     },
     Variable {
+        name: "LONGARM_HUGE_PAGES",
+        unit: "",
+        meaning: "whether large windows take their memory in huge pages, and at once",
+        slot: Slot::Switch { field: |config| &mut config.huge_pages },
+    },
+    Variable {
         name: "LONGARM_NODES",
         unit: "nodes",
         meaning: "into how many nodes, which share no memory, the ranks of a machine are cut",

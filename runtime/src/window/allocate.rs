@@ -75,7 +75,9 @@ impl Group {
     }
 
     pub(crate) fn allocate(&self, bytes: u64) -> Result<WindowInner, WindowError> {
-        self.allocate_at(bytes, false)
+        let window = self.allocate_at(bytes, false)?;
+        self.inner.take_huge_pages(&window.window, 0..bytes);
+        Ok(window)
     }
 
     /// `aligned`: where it starts is a multiple of as large a power of two as fits into it.

@@ -4,6 +4,7 @@ mod accumulate;
 mod ahead;
 mod allocate;
 mod atomic;
+mod huge;
 pub(crate) mod kept;
 mod many;
 mod many_handle;

@@ -178,6 +178,14 @@ fn memory(machine: &Machine) -> Vec<Row> {
         row("huge pages, ordinary memory", mode(&huge.transparent)),
         row("huge pages, shared memory", mode(&huge.shared)),
         row(
+            "huge pages on request (LONGARM_HUGE_PAGES)",
+            if huge.on_request {
+                "yes"
+            } else {
+                "no: they need Linux 6.1, and a mode for shared memory that is not deny"
+            },
+        ),
+        row(
             "huge pages put aside",
             match (huge.reserved, huge.reserved_free) {
                 (Some(reserved), Some(free)) => format!("{reserved}, {free} of them free"),

@@ -16,6 +16,7 @@ mod jobs {
     pub mod form;
     pub mod groups;
     pub mod heap;
+    pub mod huge_pages;
     pub mod large;
     pub mod large_collectives;
     pub mod many;
@@ -273,6 +274,7 @@ fn all_jobs() -> Vec<Job> {
         job("more_than_four_gibibytes_go_in_one_call", large::transfers, PAIR),
         job("offsets_beyond_four_gibibytes_are_exact", large::offsets, USUAL),
         Job { variables: &[("LONGARM_HEAP_BYTES", "1m")], ..job("the_heap_gives_and_takes", heap::life, EVERY) },
+        Job { variables: huge_pages::VARIABLES, ..job("large_windows_are_in_huge_pages", huge_pages::had, MUCH) },
         Job {
             variables: configured::VARIABLES,
             ..job("a_configuration_in_the_environment_is_used", configured::used, EVERY)
