@@ -39,6 +39,8 @@ pub(crate) struct Members {
     /// This rank's place among the members.
     pub(crate) index: u32,
     pub(crate) sequence: AtomicU64,
+    /// The number behind that of the last collective to which all members have come, as far as this one knows.
+    pub(crate) all_came: AtomicU64,
     /// Not all members said the same for the last window.
     pub(crate) proposals_differed: AtomicBool,
     /// Collectives that were started, and run behind each other.
@@ -59,6 +61,7 @@ impl Members {
             members,
             index,
             sequence: AtomicU64::new(0),
+            all_came: AtomicU64::new(0),
             proposals_differed: AtomicBool::new(false),
             lane: Lane::new(),
             nodes: OnceLock::new(),

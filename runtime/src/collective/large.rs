@@ -6,8 +6,9 @@ use super::agree::Load;
 use super::call::Call;
 use super::elements::{fill_lists, from_bytes, joined};
 use super::signature::Signature;
-use super::staged::{GatherLayout, lay_out_all, lay_out_piece, lay_out_shares};
+use super::staged::{GatherLayout, block_bytes, lay_out_all, lay_out_piece, lay_out_shares};
 use super::staged_reduction::lay_out_first_round;
+use super::staging_buffer::Extent;
 use crate::element::{Element, Number, Reduction};
 use crate::error::CollectiveError;
 use crate::group::{Group, bytes_of};
@@ -21,7 +22,8 @@ impl Group {
     ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
         let laid_out: &[u8] = if self.rank() == root { bytes } else { &[] };
-        let staged = call.stage(|staged| lay_out_all(staged, laid_out, 0));
+        let extent = call.extent(bytes.len(), Extent::bytes);
+        let staged = call.stage(extent, |staged| lay_out_all(staged, laid_out, 0));
         match call.agree_staged(signature, &mut Load::Empty, staged)? {
             Some(staged) => call.broadcast_staged(staged, root, bytes),
             None => call.broadcast(root, bytes),
@@ -37,7 +39,7 @@ impl Group {
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_first_round(staged, self.nodes(), elements));
+        let staged = call.stage(Extent::Halves, |staged| lay_out_first_round(staged, self.nodes(), elements));
         match call.agree_staged(signature, &mut Load::Empty, staged)? {
             Some(staged) => call.reduce_staged(staged, (root, for_all), reduction, elements),
             None if for_all => call.allreduce(reduction, elements),
@@ -54,8 +56,9 @@ impl Group {
     ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
         let mine = elements.as_bytes();
-        let layout = GatherLayout::of(self.nodes(), self.size());
-        let staged = call.stage(|staged| lay_out_piece(staged, &layout, mine, 0));
+        let layout_in = |extent| GatherLayout::of(self.nodes(), self.size(), extent);
+        let extent = call.extent(mine.len(), |extent| layout_in(extent).piece());
+        let staged = call.stage(extent, |staged| lay_out_piece(staged, &layout_in(extent), mine, 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
             return Ok(joined(&call.allgather_exactly(mine)?, room(&call)?));
         };
@@ -73,8 +76,9 @@ impl Group {
         elements: &[T],
     ) -> Result<Vec<Vec<T>>, CollectiveError> {
         let mut call = self.call(&signature);
-        let layout = GatherLayout::of(self.nodes(), self.size());
-        let staged = call.stage(|staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
+        // How much the others have is not known yet.
+        let layout = GatherLayout::of(self.nodes(), self.size(), Extent::Halves);
+        let staged = call.stage(Extent::Halves, |staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
         let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]));
         let staged = call.agree_staged(signature, &mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
@@ -97,7 +101,8 @@ impl Group {
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
+        let extent = call.extent(shares[0].len(), |extent| block_bytes(extent, self.size()));
+        let staged = call.stage(extent, |staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
         let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
             return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
         };
@@ -117,7 +122,7 @@ impl Group {
         all: &mut Vec<Vec<T>>,
     ) -> Result<(), CollectiveError> {
         let mut call = self.call(&signature);
-        let staged = call.stage(|staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
+        let staged = call.stage(Extent::Halves, |staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
         let lengths: Vec<u64> = shares.iter().map(|share| share.len() as u64).collect();
         let mut load = Load::OfAll(bytes_of(&lengths));
         let staged = call.agree_staged(signature, &mut load, staged)?;

@@ -45,6 +45,18 @@ impl Call<'_> {
     /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
     pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
+        let all_offered = self.come_together(mine, load, offered)?;
+        // Relaxed: the next collective of this group asks, which begins after this one, also if another thread makes it.
+        self.group.shared.all_came.store(self.slot.sequence + 1, Ordering::Relaxed);
+        Ok(all_offered)
+    }
+
+    /// Whether this member knows that all have come to the collective of this group before this one; to the first one there is none.
+    pub(super) fn all_came_to_the_one_before(&self) -> bool {
+        self.group.shared.all_came.load(Ordering::Relaxed) == self.slot.sequence
+    }
+
+    fn come_together(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         if self.group.can_meet() {
             if let Some(all_offered) = self.meet(mine, load, offered)? {
                 return Ok(all_offered);

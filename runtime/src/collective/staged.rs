@@ -3,6 +3,11 @@
 //! lays it out for the others. What is more than a staging buffer holds goes in rounds, in one part of it after the other;
 //! before a part is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
+//!
+//! What goes in one round needs no meeting behind it in the world, where it is laid out in slots that are used in turn: the slot of the
+//! collective with number s by those whose number is as even or odd. A member lays out for s only if it knows that all have come to s - 1.
+//! Whoever has come there has got what it wanted of s - 2 and of those before it; of s - 1 the other slot is. A member that does not know it,
+//! because s - 1 ended with an error, lays out nothing, and all send messages.
 
 use longarm_client::TransferError;
 
@@ -12,7 +17,7 @@ use super::elements::copy;
 use super::nodes::Nodes;
 use super::signature::Signature;
 use super::staging::{Buffers, Staged, Want, take};
-use super::staging_buffer::HALF_BYTES;
+use super::staging_buffer::Extent;
 use crate::error::CollectiveError;
 use crate::group::Group;
 
@@ -43,11 +48,11 @@ impl Group {
     }
 
     pub(super) fn suits_staged_gather(&self, bytes: usize) -> bool {
-        self.suits_stages(bytes) && GatherLayout::of(self.nodes(), self.size()).suit()
+        self.suits_stages(bytes) && GatherLayout::of(self.nodes(), self.size(), Extent::Halves).suit()
     }
 
     pub(super) fn suits_staged_alltoall(&self, bytes: usize) -> bool {
-        self.suits_stages(bytes) && block_bytes(self.size()) >= BLOCK_BYTES_MIN
+        self.suits_stages(bytes) && block_bytes(Extent::Halves, self.size()) >= BLOCK_BYTES_MIN
     }
 
     pub(super) fn suits_staged_reduction(&self, bytes: usize) -> bool {
@@ -76,14 +81,9 @@ fn part(round: usize, piece: usize, bytes: usize) -> std::ops::Range<usize> {
     (round * piece).min(bytes)..((round + 1) * piece).min(bytes)
 }
 
-/// Where the half of a round begins.
-fn half(round: usize) -> usize {
-    round % 2 * HALF_BYTES
-}
-
-/// How many bytes for each other member fit into a half.
-fn block_bytes(size: u32) -> usize {
-    HALF_BYTES / (size as usize - 1) / LINE_BYTES * LINE_BYTES
+/// How many bytes for each other member fit into a round.
+pub(super) fn block_bytes(extent: Extent, size: u32) -> usize {
+    extent.bytes() / (size as usize - 1) / LINE_BYTES * LINE_BYTES
 }
 
 /// Lays out a round of an all-to-all.
@@ -93,29 +93,49 @@ pub(super) fn lay_out_shares(
     shares: &[&[u8]],
     round: usize,
 ) -> Result<(), TransferError> {
-    let block = block_bytes(size);
+    let block = block_bytes(staged.extent(), size);
     (0..size).filter(|to| *to != me).try_for_each(|to| {
         let share = shares[to as usize];
-        staged.lay_out(half(round) + block_of(me, to, size) * block, &share[part(round, block, share.len())])
+        staged.lay_out(
+            staged.extent().start(round) + block_of(me, to, size) * block,
+            &share[part(round, block, share.len())],
+        )
     })
 }
 
 /// Where a gathering has what in the staging buffers, in pieces of how many bytes.
 pub(super) struct GatherLayout {
     piece: usize,
-    /// How much of its staging buffer a member has for its own pieces.
-    own: usize,
+    /// Where that of the first round is, and how far behind it that of the second one.
+    own: (usize, usize),
+    /// Where a leader lays out what comes from other nodes.
+    far: usize,
 }
 
 impl GatherLayout {
-    pub(super) fn of(nodes: &Nodes, size: u32) -> GatherLayout {
+    pub(super) fn of(nodes: &Nodes, size: u32, extent: Extent) -> GatherLayout {
+        let (start, bytes) = (extent.start(0), extent.bytes());
         if !nodes.are_shared() {
-            return GatherLayout { piece: HALF_BYTES, own: 2 * HALF_BYTES };
+            return GatherLayout { piece: bytes, own: (start, bytes), far: start };
         }
-        // The upper half of the leader's is for a piece of each member on another node.
         let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
         let far = far.map(|here| size as usize - here).max().unwrap_or(1);
-        GatherLayout { piece: HALF_BYTES / far.max(2) / LINE_BYTES * LINE_BYTES, own: HALF_BYTES }
+        let whole_lines = |bytes: usize| bytes / LINE_BYTES * LINE_BYTES;
+        match extent {
+            // The upper half of the leader's is for a piece of each member on another node.
+            Extent::Halves => {
+                GatherLayout { piece: whole_lines(bytes / far.max(2)), own: (start, bytes / 2), far: start + bytes }
+            }
+            Extent::Slot { .. } => {
+                let piece = whole_lines(bytes / (far + 1));
+                GatherLayout { piece, own: (start, 0), far: start + piece }
+            }
+        }
+    }
+
+    /// How long the piece of a round is at most.
+    pub(super) fn piece(&self) -> usize {
+        self.piece
     }
 
     /// Whether the pieces are not so small that messages are quicker.
@@ -125,7 +145,12 @@ impl GatherLayout {
 
     /// Where the piece of a round begins: one may be read while the next is written.
     fn own(&self, round: usize) -> usize {
-        round % 2 * self.own / 2
+        self.own.0 + round % 2 * self.own.1
+    }
+
+    /// Where a leader lays out a piece that came from another node.
+    fn far(&self, at: usize) -> usize {
+        self.far + at * self.piece
     }
 }
 
@@ -141,7 +166,8 @@ pub(super) fn lay_out_piece(
 
 /// Lays out a round of bytes that all get.
 pub(super) fn lay_out_all(staged: &Staged<'_>, bytes: &[u8], round: usize) -> Result<(), TransferError> {
-    staged.lay_out(half(round), &bytes[part(round, HALF_BYTES, bytes.len())])
+    let extent = staged.extent();
+    staged.lay_out(extent.start(round), &bytes[part(round, extent.bytes(), bytes.len())])
 }
 
 /// Which block of a member's staging buffer is for which other one.
@@ -150,9 +176,22 @@ fn block_of(from: u32, to: u32, size: u32) -> usize {
 }
 
 impl<'a> Call<'a> {
+    /// Where something is laid out that goes in one round if it has at most so many bytes: what `one_round` says for the slot of this collective.
+    pub(super) fn extent(&self, bytes: usize, one_round: impl FnOnce(Extent) -> usize) -> Extent {
+        let slot = Extent::slot_of(self.slot.sequence);
+        if self.group.is_world() && bytes <= one_round(slot) { slot } else { Extent::Halves }
+    }
+
     /// The staging buffer of this rank, with the first round laid out, if it is to be had.
-    pub(super) fn stage(&self, lay_out: impl FnOnce(&Staged<'a>) -> Result<(), TransferError>) -> Option<Staged<'a>> {
-        take(self.group).filter(|staged| lay_out(staged).is_ok())
+    pub(super) fn stage(
+        &self,
+        extent: Extent,
+        lay_out: impl FnOnce(&Staged<'a>) -> Result<(), TransferError>,
+    ) -> Option<Staged<'a>> {
+        if extent != Extent::Halves && !self.all_came_to_the_one_before() {
+            return None;
+        }
+        take(self.group, extent).filter(|staged| lay_out(staged).is_ok())
     }
 
     /// As [`Call::begin`]. `Some`: all members have laid out their first round.
@@ -183,9 +222,11 @@ impl<'a> Call<'a> {
         self.begin(self.signature, &mut Load::Empty, false).map(drop)
     }
 
-    /// All have got what they wanted.
+    /// All have got what they wanted, or will have before that place is written again.
     pub(super) fn finish(&mut self, staged: Staged<'_>) -> Result<(), CollectiveError> {
-        self.meet_again()?;
+        if staged.extent() == Extent::Halves {
+            self.meet_again()?;
+        }
         staged.give_back();
         Ok(())
     }
@@ -199,7 +240,8 @@ impl<'a> Call<'a> {
     ) -> Result<(), CollectiveError> {
         let (me, nodes) = (self.me(), self.group.nodes());
         let root_node = nodes.node_of(root);
-        for round in 0..bytes.len().div_ceil(HALF_BYTES) {
+        let extent = staged.extent();
+        for round in 0..bytes.len().div_ceil(extent.bytes()) {
             if round > 0 {
                 self.meet_again()?;
             }
@@ -209,8 +251,8 @@ impl<'a> Call<'a> {
                 self.without_leader();
                 continue;
             }
-            let part = part(round, HALF_BYTES, bytes.len());
-            let (target, offset) = (&mut bytes[part], half(round));
+            let part = part(round, extent.bytes(), bytes.len());
+            let (target, offset) = (&mut bytes[part], extent.start(round));
             if nodes.mine() == root_node {
                 staged.fetch(vec![Want { place: root, offset, target }])?;
                 self.without_leader();
@@ -260,7 +302,7 @@ impl<'a> Call<'a> {
         all: &mut [&mut [u8]],
     ) -> Result<(), CollectiveError> {
         let (me, nodes) = (self.me(), self.group.nodes());
-        let layout = GatherLayout::of(nodes, self.size());
+        let layout = GatherLayout::of(nodes, self.size(), staged.extent());
         copy(all[me as usize], mine);
         let most = all.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
         for round in 0..most.div_ceil(layout.piece) {
@@ -279,7 +321,7 @@ impl<'a> Call<'a> {
                 staged.fetch(near)?;
                 self.without_leader();
             } else {
-                self.gather_by_leader(&staged, layout.piece, near, far)?;
+                self.gather_by_leader(&staged, &layout, near, far)?;
             }
         }
         self.finish(staged)
@@ -289,19 +331,18 @@ impl<'a> Call<'a> {
     fn gather_by_leader(
         &mut self,
         staged: &Staged<'_>,
-        piece: usize,
+        layout: &GatherLayout,
         near: Vec<Want<'_>>,
         mut far: Vec<Want<'_>>,
     ) -> Result<(), CollectiveError> {
         let nodes = self.group.nodes();
-        let room = |at: usize| HALF_BYTES + at * piece;
         if !nodes.is_leader() {
             // An error does not keep this one from the step of all.
             let near = staged.fetch(near);
             self.speak_as_leader(|_| Ok(()))?;
             near?;
             for (at, want) in far.iter_mut().enumerate() {
-                (want.place, want.offset) = (nodes.my_leader(), room(at));
+                (want.place, want.offset) = (nodes.my_leader(), layout.far(at));
             }
             return staged.fetch(far);
         }
@@ -309,7 +350,7 @@ impl<'a> Call<'a> {
             let wants = far.iter_mut().map(|want| Want { target: &mut *want.target, ..*want });
             staged.fetch(near.into_iter().map(|want| Want { target: want.target, ..want }).chain(wants).collect())?;
             let mut laid_out = far.iter().enumerate();
-            Ok(laid_out.try_for_each(|(at, want)| staged.lay_out(room(at), want.target))?)
+            Ok(laid_out.try_for_each(|(at, want)| staged.lay_out(layout.far(at), want.target))?)
         })
     }
 
@@ -322,7 +363,7 @@ impl<'a> Call<'a> {
         most: usize,
     ) -> Result<(), CollectiveError> {
         let (me, size) = (self.me(), self.size());
-        let block = block_bytes(size);
+        let (extent, block) = (staged.extent(), block_bytes(staged.extent(), size));
         copy(all[me as usize], shares[me as usize]);
         for round in 0..most.div_ceil(block) {
             if round > 0 {
@@ -332,7 +373,11 @@ impl<'a> Call<'a> {
             let places = (0..).zip(all.iter_mut()).filter(|(place, _)| *place != me);
             let wants = places.map(|(place, bytes)| {
                 let part = part(round, block, bytes.len());
-                Want { place, offset: half(round) + block_of(place, me, size) * block, target: &mut bytes[part] }
+                Want {
+                    place,
+                    offset: extent.start(round) + block_of(place, me, size) * block,
+                    target: &mut bytes[part],
+                }
             });
             staged.fetch(wants.collect())?;
         }

@@ -19,7 +19,7 @@ use longarm_proto::{AccessKey, Generation, WindowId};
 use longarm_server::door::DoorRequest;
 use parking_lot::Mutex;
 
-use super::staging_buffer::{PART_BYTES, State};
+use super::staging_buffer::{Extent, PART_BYTES, State};
 use crate::error::CollectiveError;
 use crate::group::Group;
 use crate::inner::Inner;
@@ -49,11 +49,12 @@ pub(super) trait Buffers {
 pub(super) struct Staged<'a> {
     group: &'a Group,
     window: &'a ClientWindow,
+    extent: Extent,
     is_given_back: bool,
 }
 
 /// Takes the staging buffer for a collective. `None`: it is not to be had.
-pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
+pub(super) fn take(group: &Group, extent: Extent) -> Option<Staged<'_>> {
     let staging = &group.inner.staging;
     let mut state = staging.state.lock();
     if !matches!(*state, State::Free) {
@@ -65,7 +66,7 @@ pub(super) fn take(group: &Group) -> Option<Staged<'_>> {
     if window.is_none() {
         *staging.state.lock() = State::Spoilt;
     }
-    Some(Staged { group, window: window?, is_given_back: false })
+    Some(Staged { group, window: window?, extent, is_given_back: false })
 }
 
 /// The window of all staging buffers. `None`: it could not be made.
@@ -101,8 +102,13 @@ impl Buffers for Staged<'_> {
 }
 
 impl Staged<'_> {
-    /// Nobody gets from it any more: all members have got what they wanted, or none does, for not all have one, or they do not
-    /// call the same.
+    /// Where this collective lays out its rounds.
+    pub(super) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Nobody gets any more from where the next collective lays out: all members have got what they wanted, or none does, for not all
+    /// have one, or they do not call the same.
     pub(super) fn give_back(mut self) {
         *self.group.inner.staging.state.lock() = State::Free;
         self.is_given_back = true;

@@ -14,7 +14,43 @@ const SLICES_BYTES: usize = 64 << 10;
 pub(super) const WORLD_SLOTS_OFFSET: usize = 2 * HALF_BYTES + SLICES_BYTES;
 /// Of one of them.
 pub(super) const WORLD_SLOT_BYTES: usize = 64 << 10;
-pub(super) const PART_BYTES: u64 = (WORLD_SLOTS_OFFSET + 2 * WORLD_SLOT_BYTES) as u64;
+/// Where the two slots begin in which the world lays out what goes in one round (`staged.rs`).
+const ROUND_SLOTS_OFFSET: usize = WORLD_SLOTS_OFFSET + 2 * WORLD_SLOT_BYTES;
+/// Of one of them.
+const ROUND_SLOT_BYTES: usize = 512 << 10;
+pub(super) const PART_BYTES: u64 = (ROUND_SLOTS_OFFSET + 2 * ROUND_SLOT_BYTES) as u64;
+
+/// Which part of a staging buffer a collective lays out in, round by round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Extent {
+    /// One half after the other. Before a half is used again all members meet, and at the end as well.
+    Halves,
+    /// The slot of this one collective of the world: there is one round, and no meeting behind it.
+    Slot { start: usize },
+}
+
+impl Extent {
+    /// The slot of a collective of the world, by its number.
+    pub(super) fn slot_of(sequence: u64) -> Extent {
+        Extent::Slot { start: ROUND_SLOTS_OFFSET + (sequence % 2) as usize * ROUND_SLOT_BYTES }
+    }
+
+    /// What a round has at most.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Extent::Halves => HALF_BYTES,
+            Extent::Slot { .. } => ROUND_SLOT_BYTES,
+        }
+    }
+
+    /// Where a round begins.
+    pub(super) fn start(self, round: usize) -> usize {
+        match self {
+            Extent::Halves => round % 2 * HALF_BYTES,
+            Extent::Slot { start } => start,
+        }
+    }
+}
 
 /// The staging buffer of this rank, and its way to those of the others.
 pub(crate) struct StagingBuffer {
