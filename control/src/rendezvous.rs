@@ -392,6 +392,8 @@ impl Rendezvous {
                 self.say_goodbye();
                 Ok(None)
             }
+            // Another thread of it has noticed on its way out that a connection is gone. Nobody waits for it, nor it for a card.
+            (FromRank::CannotReach { .. } | FromRank::Fetch { .. }, Phase::Left) => Ok(None),
             _ => Err(Violation::NotJoined),
         }
     }
@@ -966,6 +968,19 @@ mod tests {
         assert!(pair.drain().iter().all(|(_, message)| *message != ToRank::Goodbye), "rank 2 may still need rank 0");
         pair.leave(2);
         assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (2, ToRank::Goodbye)]);
+    }
+
+    #[test]
+    fn a_rank_that_has_left_may_still_notice_that_a_connection_is_gone() {
+        let mut pair = Pair::new(2, 2);
+        (0..2).for_each(|rank| assert_eq!(pair.join(rank), None));
+        pair.leave(0);
+        pair.drain();
+        assert_eq!(pair.say(0, &FromRank::CannotReach { node: 1, how: "it is silent".into() }), None);
+        assert_eq!(pair.say(0, &FromRank::Fetch { first: 1, count: 1 }), None);
+        assert_eq!(pair.drain(), [], "the others are told nothing of it");
+        assert_eq!(pair.leave(1), None);
+        assert_eq!(pair.drain(), [(0, ToRank::Goodbye), (1, ToRank::Goodbye)]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::region::{Region, RegionMut};
 
 /// How many regions one call looks at. The rest of a longer list waits for the next call, as after a short write.
 pub const REGIONS_MAX: usize = 64;
+/// How many bytes one call moves. It goes on for as long as the other side keeps up, and the caller may have other things to do.
+pub const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// The vectors of one call, on the stack.
 struct Vectors {
@@ -25,17 +27,18 @@ impl Vectors {
         Vectors { slots: [const { MaybeUninit::uninit() }; REGIONS_MAX], count: 0, bytes: 0 }
     }
 
-    /// Adds one vector. Empty ones are left out: they would only use up a slot.
+    /// Adds one vector, as far as there is room for its bytes. Empty ones are left out: they would only use up a slot.
     fn push(&mut self, start: *mut u8, bytes: usize) {
+        let bytes = bytes.min(CALL_BYTES_MAX - self.bytes);
         if bytes > 0 {
             self.slots[self.count].write(libc::iovec { iov_base: start.cast(), iov_len: bytes });
             self.count += 1;
-            self.bytes = self.bytes.saturating_add(bytes);
+            self.bytes += bytes;
         }
     }
 
     fn is_full(&self) -> bool {
-        self.count == REGIONS_MAX
+        self.count == REGIONS_MAX || self.bytes == CALL_BYTES_MAX
     }
 
     /// The vector, if it is the only one: a call that takes no list is cheaper, most of all one that finds nothing.
@@ -176,6 +179,18 @@ mod tests {
         assert!(us < 10_000_000, "{us} us on one machine");
         let (local, _other) = UnixStream::pair().unwrap();
         assert_eq!(round_trip_us(local.as_fd()), None);
+    }
+
+    #[test]
+    fn one_call_looks_at_no_more_bytes_than_it_moves() {
+        let bytes = vec![0; CALL_BYTES_MAX + 1];
+        let mut vectors = Vectors::new();
+        for part in [&bytes[..3], &bytes[..CALL_BYTES_MAX - 4], &bytes[..]] {
+            assert!(!vectors.is_full());
+            vectors.push(part.as_ptr().cast_mut(), part.len());
+        }
+        assert!(vectors.is_full());
+        assert_eq!((vectors.count, vectors.bytes), (3, CALL_BYTES_MAX));
     }
 
     #[test]

@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use longarm_memory::{Region, RegionMut};
+use longarm_memory::{CALL_BYTES_MAX, Region, RegionMut};
 use rustix::io::Errno;
 
 use super::options::{SocketBuffers, TcpOptions};
 use super::{congestion, socket};
 use crate::link_error::{LinkError, moved};
 use crate::traits::Link;
+
+/// A transfer of so many bytes or more is a long one.
+const LONG_BYTES: usize = 1 << 20;
 
 /// What is settled when the way is known.
 #[derive(Clone)]
@@ -29,6 +32,31 @@ impl Unproven {
     }
 }
 
+/// What moves one way over a link at a stretch. While the other side keeps up a socket is never full, and never empty: a thread would move
+/// gigabytes before it looks after anything else, the server that it drives for instance. So behind [`CALL_BYTES_MAX`] bytes of a long
+/// transfer the link says once that it can move none. Its descriptor announces all the while that it can.
+#[derive(Default)]
+struct Stretch {
+    bytes: usize,
+}
+
+impl Stretch {
+    /// Before so many bytes are offered to a socket: whether it is over. What is short comes to an end by itself.
+    fn is_over(&mut self, offered: usize) -> bool {
+        let is_over = self.bytes >= CALL_BYTES_MAX;
+        if is_over || offered < LONG_BYTES {
+            self.bytes = 0;
+        }
+        is_over && offered >= LONG_BYTES
+    }
+
+    /// The same for what a call has moved.
+    fn moved(&mut self, bytes: usize) -> usize {
+        self.bytes = if bytes == 0 { 0 } else { self.bytes + bytes };
+        bytes
+    }
+}
+
 /// A [`Link`] over TCP.
 pub(super) struct TcpLink {
     socket: OwnedFd,
@@ -37,11 +65,14 @@ pub(super) struct TcpLink {
     /// Where it is being connected to; `None` once it is.
     connecting: Option<SocketAddr>,
     unproven: Unproven,
+    sending: Stretch,
+    receiving: Stretch,
 }
 
 impl TcpLink {
     pub(super) fn new(socket: OwnedFd, remote: SocketAddr, unproven: Unproven) -> Self {
-        Self { socket, remote, peer_name: remote.to_string(), connecting: None, unproven }
+        let (sending, receiving) = Default::default();
+        Self { socket, remote, peer_name: remote.to_string(), connecting: None, unproven, sending, receiving }
     }
 
     /// Begins to connect a fresh socket.
@@ -79,7 +110,10 @@ impl Link for TcpLink {
         if self.connecting.is_some() && !self.settle()? {
             return Ok(0);
         }
-        moved(longarm_memory::send(self.socket.as_fd(), regions))
+        if self.sending.is_over(regions.iter().map(Region::len).sum()) {
+            return Ok(0);
+        }
+        Ok(self.sending.moved(moved(longarm_memory::send(self.socket.as_fd(), regions))?))
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
@@ -87,10 +121,13 @@ impl Link for TcpLink {
             // Nothing can come, and that must not look like the end of the stream.
             return Ok(0);
         }
+        if self.receiving.is_over(regions.iter().map(RegionMut::len).sum()) {
+            return Ok(0);
+        }
         match longarm_memory::receive(self.socket.as_fd(), regions) {
             // There was room, so no bytes means that none will come.
             Ok(0) => Err(LinkError::Closed),
-            other => moved(other),
+            other => Ok(self.receiving.moved(moved(other)?)),
         }
     }
 
@@ -124,5 +161,76 @@ impl Link for TcpLink {
 
     fn peer_name(&self) -> &str {
         &self.peer_name
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::event::{PollFd, PollFlags};
+
+    use super::*;
+
+    /// A link, and a stream at its other end.
+    fn link_and_stream() -> (TcpLink, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, remote) = listener.accept().unwrap();
+        let unproven = Unproven { chooses_buffers: false, congestion: None };
+        (TcpLink::new(OwnedFd::from(caller), remote, unproven), stream)
+    }
+
+    /// Moves bytes whenever the socket can, until the link says that it cannot; gives how many.
+    fn stretch(link: &mut TcpLink, flags: PollFlags, mut once: impl FnMut(&mut TcpLink) -> usize) -> usize {
+        let mut bytes = 0;
+        while bytes < 4 * CALL_BYTES_MAX {
+            let mut events = [PollFd::new(&link.socket, flags)];
+            rustix::event::poll(&mut events, None).unwrap();
+            match once(link) {
+                0 => break,
+                moved => bytes += moved,
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_long_transfer_stops_now_and_then_though_the_socket_goes_on() {
+        let mut buffer = vec![0; 3 * CALL_BYTES_MAX];
+        let between = CALL_BYTES_MAX..2 * CALL_BYTES_MAX;
+
+        let (mut link, mut stream) = link_and_stream();
+        let writer = std::thread::spawn(move || while stream.write_all(&[0; 1 << 16]).is_ok() {});
+        for _ in 0..3 {
+            let target = [RegionMut::from_slice(&mut buffer)];
+            let received = stretch(&mut link, PollFlags::IN, |link| link.receive(&target).unwrap());
+            assert!(between.contains(&received), "{received} bytes");
+        }
+        drop(link);
+        writer.join().unwrap();
+
+        let (mut link, mut stream) = link_and_stream();
+        let reader = std::thread::spawn(move || while stream.read(&mut [0; 1 << 16]).is_ok_and(|bytes| bytes > 0) {});
+        for _ in 0..3 {
+            let source = [Region::from_slice(&buffer)];
+            let sent = stretch(&mut link, PollFlags::OUT, |link| link.send(&source).unwrap());
+            assert!(between.contains(&sent), "{sent} bytes");
+        }
+        drop(link);
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_short_never_stops_though_it_comes_without_end() {
+        let (mut link, mut stream) = link_and_stream();
+        let writer = std::thread::spawn(move || while stream.write_all(&[0; 1 << 16]).is_ok() {});
+        let mut buffer = vec![0; LONG_BYTES - 1];
+        let target = [RegionMut::from_slice(&mut buffer)];
+        let received = stretch(&mut link, PollFlags::IN, |link| link.receive(&target).unwrap());
+        assert!(received >= 4 * CALL_BYTES_MAX, "{received} bytes");
+        drop(link);
+        writer.join().unwrap();
     }
 }

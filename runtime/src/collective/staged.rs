@@ -4,7 +4,7 @@
 //! before a part is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
 //!
-//! What goes in one round needs no meeting behind it in the world, where it is laid out in slots that are used in turn: the slot of the
+//! In the world they do not meet behind what goes in one round, where it is laid out in slots that are used in turn: the slot of the
 //! collective with number s by those whose number is as even or odd. A member lays out for s only if it knows that all have come to s - 1.
 //! Whoever has come there has got what it wanted of s - 2 and of those before it; of s - 1 the other slot is. A member that does not know it,
 //! because s - 1 ended with an error, lays out nothing, and all send messages.

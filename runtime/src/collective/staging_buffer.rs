@@ -25,7 +25,7 @@ pub(super) const PART_BYTES: u64 = (ROUND_SLOTS_OFFSET + 2 * ROUND_SLOT_BYTES) a
 pub(super) enum Extent {
     /// One half after the other. Before a half is used again all members meet, and at the end as well.
     Halves,
-    /// The slot of this one collective of the world: there is one round, and no meeting behind it.
+    /// The slot of this one collective of the world: there is one round, and members do not meet behind it.
     Slot { start: usize },
 }
 
