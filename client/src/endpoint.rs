@@ -355,6 +355,14 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Asked now and then: gives memory back if nothing has come or gone since the last time.
+    pub(crate) fn shrink_at_rest(&self) {
+        if let Some(mut state) = self.try_lock() {
+            state.shrink_at_rest();
+            state.release_as_published();
+        }
+    }
+
     /// For a thread that is about to sleep: sees to it that the descriptor, if there is one, announces what comes. `None`: another thread drives,
     /// and would find what the descriptor announces.
     pub(crate) fn prepare_sleep(&self) -> Option<Prepared> {

@@ -224,6 +224,11 @@ proptest! {
             outgoing.flush(&mut *near).unwrap();
             outgoing.acknowledge(incoming.received_bytes(), |_| handed_back += 1).unwrap();
             incoming.receive(&mut *far).unwrap();
+            if arrived.len() % 3 == 0 {
+                // Also in the middle, with something in them.
+                outgoing.shrink();
+                incoming.shrink();
+            }
             let ready = incoming.ready().len();
             arrived.extend_from_slice(incoming.take(ready).unwrap());
         }
@@ -232,6 +237,9 @@ proptest! {
         prop_assert!(outgoing.is_sent() && outgoing.is_acknowledged());
         prop_assert_eq!((outgoing.buffered_bytes(), outgoing.unsent_bytes(), outgoing.streams()), (0, 0, 0));
         prop_assert_eq!(handed_back, streams);
+        outgoing.shrink();
+        incoming.shrink();
+        prop_assert!(!outgoing.has_grown() && !incoming.has_grown());
     }
 
     #[test]
@@ -285,6 +293,7 @@ proptest! {
                 }
                 // Now and then the peer says how far it is.
                 if arrived.len() % 7 == 0 {
+                    outgoing.shrink();
                     outgoing.acknowledge(incoming.received_bytes(), |_| handed_back += 1).unwrap();
                 }
             }

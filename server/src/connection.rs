@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     state: State,
     pub(crate) replies: Replies,
     pub(crate) mail: Mail,
+    /// Bytes that had come and gone when it was last asked whether it rests.
+    moved_bytes: u64,
 }
 
 impl Connection {
@@ -80,7 +82,25 @@ impl Connection {
             input: Incoming::new(),
             state: State::Header,
             replies: Replies::new(costs),
+            moved_bytes: 0,
         }
+    }
+
+    /// Whether its buffers take more memory than at first.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.input.has_grown() || self.replies.outgoing.has_grown()
+    }
+
+    /// Asked now and then. If nothing has come or gone since the last time, its buffers take as little memory as at first. True: it is
+    /// to be asked again, because it does not rest.
+    pub(crate) fn shrink_at_rest(&mut self) -> bool {
+        let moved_bytes = self.input.received_bytes() + self.replies.outgoing.sent_bytes();
+        if std::mem::replace(&mut self.moved_bytes, moved_bytes) != moved_bytes {
+            return self.has_grown();
+        }
+        self.input.shrink();
+        self.replies.outgoing.shrink();
+        false
     }
 
     pub(crate) fn link(&self) -> Option<&dyn Link> {

@@ -5,6 +5,7 @@
 //! begun to turn (`crew.rs`).
 
 mod arrivals;
+mod at_rest;
 mod deaths;
 mod listening;
 mod recent;
@@ -33,6 +34,7 @@ use crate::lendable::Lendable;
 use crate::mail::Mail;
 use crate::mutex_waiters::MutexWaiters;
 use crate::replies::Replies;
+use crate::resting::Resting;
 use crate::serve::state::ServeState;
 use crate::table::Windows;
 
@@ -98,6 +100,8 @@ pub struct Census {
     pub reply_bytes_waiting_max: usize,
     /// Bytes of mail that wait for ranks that take none in.
     pub mail_bytes_held: u64,
+    /// Connections whose buffers take more memory than at first.
+    pub grown: usize,
 }
 
 /// Why an engine could not be made.
@@ -180,6 +184,7 @@ pub struct Engine {
     now_ms: u64,
     /// When memory of freed windows is to be given back.
     give_back_at_ms: Option<u64>,
+    resting: Resting,
     /// Local numbers of the ranks that died.
     dead: Vec<u32>,
     job: JobId,
@@ -260,6 +265,7 @@ impl Engine {
             over: HashMap::new(),
             now_ms: 0,
             give_back_at_ms: None,
+            resting: Resting::default(),
             dead: Vec::new(),
             job: options.job,
             node: options.node,
@@ -290,9 +296,15 @@ impl Engine {
         self.poller.as_fd()
     }
 
-    /// In how many milliseconds memory of freed windows is to be given back. `None`: there is none.
+    /// In how many milliseconds memory is to be given back, of freed windows or of connections that rest. `None`: there is none.
     pub(crate) fn give_back_in_ms(&self, now_ms: u64) -> Option<u64> {
-        self.give_back_at_ms.map(|at| at.saturating_sub(now_ms))
+        let first = self.give_back_at_ms.into_iter().chain(self.resting.due_at_ms()).min();
+        first.map(|at| at.saturating_sub(now_ms))
+    }
+
+    /// Whether memory of freed windows is to be given back at some time.
+    pub(crate) fn has_windows_to_give_back(&self) -> bool {
+        self.give_back_at_ms.is_some()
     }
 
     /// How long a sleeper may sleep, in milliseconds, although no descriptor has become ready. `None`: for ever.
@@ -324,6 +336,7 @@ impl Engine {
             reply_bytes_kept_max: replies().map(Replies::buffered_bytes).max().unwrap_or(0),
             reply_bytes_waiting_max: replies().map(Replies::waiting_bytes).max().unwrap_or(0),
             mail_bytes_held: mails.map(Mail::held_bytes).sum(),
+            grown: self.peers.iter().filter(|(_, peer)| peer.connection.has_grown()).count(),
         }
     }
 
@@ -365,6 +378,7 @@ impl Engine {
             progress |= self.look_after(now_ms);
         }
         self.give_back_due(now_ms);
+        self.shrink_those_at_rest(now_ms);
         // A turn in which nothing moved does not change that.
         if !progress {
             self.sent_large = sent_large;
@@ -471,6 +485,9 @@ impl Engine {
             }
         };
         self.sent_large |= turn.sends_large;
+        if turn.progress && peer.connection.has_grown() {
+            self.resting.note_grown(self.now_ms);
+        }
         if peer.connection.mail.holds_some() && !peer.holds_mail {
             peer.holds_mail = true;
             self.holding.push_back(number);

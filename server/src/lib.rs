@@ -26,6 +26,7 @@ mod lendable;
 mod mail;
 mod mutex_waiters;
 mod replies;
+mod resting;
 mod serve;
 mod table;
 mod thread;

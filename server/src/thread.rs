@@ -280,7 +280,7 @@ impl Server {
     pub fn ask(&self, request: &DoorRequest) -> Option<Result<Option<Handed>, DoorError>> {
         let mut engine = self.engine_within(ASK_WAIT)?;
         let answer = engine.ask(request, self.now_ms());
-        self.tell_of_give_back(&engine);
+        self.tell_of_give_back(&mut engine);
         Some(answer)
     }
 
@@ -294,14 +294,16 @@ impl Server {
     ) -> Option<(WindowId, Generation)> {
         let mut engine = self.engine_within(ASK_WAIT)?;
         let made_for = engine.serve_ahead(identity, ranks, room, self.now_ms());
-        self.tell_of_give_back(&engine);
+        self.tell_of_give_back(&mut engine);
         made_for
     }
 
     /// The thread, if it sleeps for ever, has to learn that memory is to be given back by a certain time. For who has the engine.
-    fn tell_of_give_back(&self, engine: &Engine) {
+    fn tell_of_give_back(&self, engine: &mut Engine) {
         // Relaxed: see where it is set. At worst the thread is woken in vain.
-        if engine.give_back_in_ms(0).is_some() && !self.sleeps_for_a_time.load(Ordering::Relaxed) {
+        let is_told = self.sleeps_for_a_time.load(Ordering::Relaxed);
+        // Connections rest and go on again all the time: of these the thread is told once, and whoever turns the engine sees to them.
+        if !is_told && (engine.has_windows_to_give_back() || engine.wants_to_tell_of_rest()) {
             self.waker.wake();
         }
     }
@@ -400,7 +402,7 @@ impl Drop for Assistant<'_> {
     fn drop(&mut self) {
         let watched = self.server.set_watch(|unwatched| unwatched.assistants -= 1);
         assert!(watched.is_ok(), "what was watched before can be watched again");
-        self.server.tell_of_give_back(&self.engine);
+        self.server.tell_of_give_back(&mut self.engine);
         if self.engine.sleep_ms_max().is_some() {
             // The thread has to learn that there is something to do by a certain time.
             self.server.waker.wake();

@@ -292,3 +292,29 @@ fn those_who_go_while_others_are_served_take_nobody_with_them() {
         node.engine.turn(0, true);
     }
 }
+
+/// Whoever turns it: what a connection carried once does not cost memory for ever.
+#[test]
+fn connections_that_rest_take_as_little_memory_as_at_first() {
+    let mut node = Node::with_crew(2, Duration::ZERO);
+    let mut peers: Vec<Peer> = (1..=PEERS as u32).map(|rank| node.connect(rank)).collect();
+    let (mut old, mut now_ms) = (Vec::new(), 0);
+    for round in 0..3 {
+        a_round(&mut node, &mut peers, round, &mut old);
+        for peer in &mut peers {
+            peer.ask(&Request::Acknowledge { received_bytes: peer.received_bytes }, &[]);
+        }
+        replies(&mut node, &mut peers, 0);
+        assert_eq!(node.engine.census().grown, PEERS, "each has carried more than fits at first");
+        let was_busy_ms = now_ms;
+        while node.engine.census().grown > 0 {
+            now_ms += 1;
+            node.engine.turn(now_ms, true);
+            assert!(now_ms < was_busy_ms + 5000, "at rest, and as large as before");
+        }
+        assert!(now_ms > was_busy_ms + 100, "what goes on in a moment keeps what it needs");
+        // The clock of the rounds stands still.
+        node.engine.turn(0, true);
+        now_ms = 0;
+    }
+}

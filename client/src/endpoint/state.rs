@@ -67,6 +67,8 @@ pub(super) struct State {
     asked_ms: u64,
     /// The first refusal of a request without a reply; quiet brings it to light.
     pub(super) refused: Option<Outcome>,
+    /// Bytes that had come and gone when it was last asked whether it rests.
+    moved_bytes: u64,
 }
 
 /// Why a turn ended early.
@@ -115,6 +117,16 @@ impl State {
             looks: 0,
             asked_ms: 0,
             refused: None,
+            moved_bytes: 0,
+        }
+    }
+
+    /// Asked now and then. If nothing has come or gone since the last time, its buffers take as little memory as at first.
+    pub(super) fn shrink_at_rest(&mut self) {
+        let moved_bytes = self.incoming.received_bytes() + self.outgoing.sent_bytes();
+        if std::mem::replace(&mut self.moved_bytes, moved_bytes) == moved_bytes {
+            self.incoming.shrink();
+            self.outgoing.shrink();
         }
     }
 

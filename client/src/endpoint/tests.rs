@@ -512,3 +512,35 @@ fn a_server_that_falls_silent_in_the_middle_of_an_answer_is_missed() {
     assert!(how.contains("nothing was heard of the server for 1000 ms"), "{how}");
     assert!(completions[0].failure().is_none() && completions[1].failure().is_some());
 }
+
+#[test]
+fn what_a_connection_has_grown_by_goes_when_it_rests_and_not_while_it_moves() {
+    let sends = Arc::new(AtomicUsize::new(0));
+    let endpoint = endpoint([Answer::Counting(Reception::Fresh, sends)]);
+    let has_grown = || endpoint.state.lock().outgoing.has_grown();
+    let send = || {
+        endpoint.state.lock().outgoing.write(|bytes| bytes.extend_from_slice(&[7; 10_000]));
+        while endpoint.state.lock().outgoing.can_send() {
+            endpoint.drive();
+        }
+    };
+    let everything_has_come = || {
+        let mut state = endpoint.state.lock();
+        let sent_bytes = state.outgoing.sent_bytes();
+        state.outgoing.acknowledge(sent_bytes, drop).unwrap();
+    };
+    for _ in 0..3 {
+        send();
+        everything_has_come();
+        endpoint.shrink_at_rest();
+        assert!(has_grown(), "something has gone since it was asked last");
+    }
+    endpoint.shrink_at_rest();
+    assert!(!has_grown());
+    send();
+    (0..3).for_each(|_| endpoint.shrink_at_rest());
+    assert!(has_grown(), "what has not come is kept");
+    everything_has_come();
+    endpoint.shrink_at_rest();
+    assert!(!has_grown());
+}

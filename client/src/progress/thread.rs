@@ -22,6 +22,10 @@ const TEND_MS: u64 = 40;
 const TEND_SHARED_MS: u64 = 100;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
+/// Every so many of its looks connections that rest give memory back: twice at least before it sleeps for good, because one that rests is
+/// asked twice.
+const LOOKS_PER_SHRINK: u32 = 12;
+const _: () = assert!(2 * LOOKS_PER_SHRINK <= IDLE_LOOKS);
 
 impl Progress {
     /// After an operation was queued and the caller goes on: what the link did not take is the helper's.
@@ -169,6 +173,15 @@ impl Progress {
         tend_ms.min(self.unseen_max().as_millis() as u64)
     }
 
+    /// What the helper does when it is time to look after what is left. True if there was anything.
+    fn look_after(&self, looks: &mut u32) -> bool {
+        *looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS_PER_SHRINK) {
+            self.occupied_endpoints().for_each(Endpoint::shrink_at_rest);
+        }
+        self.tend()
+    }
+
     /// Ends the helper. Called once, at finalize.
     pub(crate) fn stop_helper(&self) {
         self.helper.stopping.store(true, Ordering::SeqCst);
@@ -177,7 +190,7 @@ impl Progress {
 }
 
 fn run(progress: &Weak<Progress>) {
-    let mut idle_looks = 0;
+    let (mut idle_looks, mut looks) = (0, 0);
     let mut pace = Pace::new(0);
     // When what is left is looked after although this thread is woken again and again, or moves something all the time.
     let mut due_ms = None;
@@ -188,7 +201,7 @@ fn run(progress: &Weak<Progress>) {
         }
         if due_ms.is_some_and(|due_ms| progress.time.now_ms() >= due_ms) {
             due_ms = None;
-            progress.tend();
+            progress.look_after(&mut looks);
         }
         // A thread that waits drives what it waits for; what is corked for another node is sent from here.
         let steps_aside = || progress.helper.waiting.load(Ordering::SeqCst) > 0 && !progress.is_any_corked();
@@ -222,7 +235,7 @@ fn run(progress: &Weak<Progress>) {
         } else {
             // Nobody woke us, so it is time to look after what is left.
             due_ms = None;
-            idle_looks = if progress.tend() { 0 } else { idle_looks + 1 };
+            idle_looks = if progress.look_after(&mut looks) { 0 } else { idle_looks + 1 };
         }
     }
 }

@@ -180,7 +180,24 @@ impl Incoming {
     /// The last receive filled the buffer: there is more than it holds.
     #[cold]
     fn grow(&mut self) {
-        let mut buffer = vec![0; INCOMING_BYTES].into_boxed_slice();
+        self.move_to(INCOMING_BYTES);
+    }
+
+    /// Whether it takes more memory than at first.
+    pub fn has_grown(&self) -> bool {
+        self.buffer.len() > AT_FIRST_BYTES
+    }
+
+    /// Takes as little memory as at first, unless much waits in it. For when nothing has come for a while.
+    #[cold]
+    pub fn shrink(&mut self) {
+        if self.has_grown() && self.ready().len() <= AT_FIRST_BYTES / 2 {
+            self.move_to(AT_FIRST_BYTES);
+        }
+    }
+
+    fn move_to(&mut self, bytes: usize) {
+        let mut buffer = vec![0; bytes].into_boxed_slice();
         let ready = self.ready();
         buffer[..ready.len()].copy_from_slice(ready);
         (self.start, self.end) = (0, ready.len());

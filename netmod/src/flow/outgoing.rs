@@ -98,6 +98,8 @@ pub struct Outgoing<S> {
     sent_bytes: u64,
     acknowledged_bytes: u64,
     spare: Vec<BytesMut>,
+    /// A buffer takes, or took, more than the first one at first.
+    has_grown: bool,
     runs: Vec<Run>,
     costs: Costs,
 }
@@ -115,6 +117,7 @@ impl<S: RunSource> Outgoing<S> {
             sent_bytes: 0,
             acknowledged_bytes: 0,
             spare: Vec::new(),
+            has_grown: false,
             runs: Vec::new(),
         }
     }
@@ -175,8 +178,37 @@ impl<S: RunSource> Outgoing<S> {
         let before = bytes.len();
         write(bytes);
         let written = bytes.len() - before;
+        self.has_grown |= bytes.capacity() > AT_FIRST_BYTES;
         self.buffered_bytes += written;
         self.unsent_bytes += written;
+    }
+
+    /// Bytes that were sent since the session began, those that are to be sent again apart.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Whether its buffers take more memory than at first.
+    pub fn has_grown(&self) -> bool {
+        self.has_grown
+    }
+
+    /// Takes as little memory as at first, but for what was not acknowledged. For when nothing was sent for a while.
+    #[cold]
+    pub fn shrink(&mut self) {
+        self.spare = Vec::new();
+        if self.is_acknowledged() {
+            self.items = VecDeque::new();
+            self.next = 0;
+        }
+        self.has_grown = false;
+        for item in &mut self.items {
+            let Item::Bytes { bytes, .. } = item else { continue };
+            let mut kept = BytesMut::with_capacity(bytes.len().max(AT_FIRST_BYTES));
+            kept.extend_from_slice(bytes);
+            *bytes = kept;
+            self.has_grown |= bytes.len() > AT_FIRST_BYTES;
+        }
     }
 
     /// Copies all that is left of a cursor behind everything else.
