@@ -355,6 +355,12 @@ impl Endpoint {
         Some(self.drive_locked(&mut state, true))
     }
 
+    /// Whether its buffers take more memory than at first.
+    #[cfg(test)]
+    pub(crate) fn has_grown(&self) -> bool {
+        self.state.lock().has_grown()
+    }
+
     /// Asked now and then: gives memory back if nothing has come or gone since the last time.
     pub(crate) fn shrink_at_rest(&self) {
         if let Some(mut state) = self.try_lock() {

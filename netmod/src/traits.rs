@@ -19,7 +19,8 @@ use crate::poller::Interest;
 /// to it. Who drops a link with unread bytes may cut what the peer has not read yet.
 pub trait Link: Send {
     /// Sends from the regions, in order, as if they were one. Returns how many bytes were accepted, which may be
-    /// fewer than there are; 0 says that nothing fits now (or that the regions hold nothing). Who goes on sending offers
+    /// fewer than there are; 0 says that nothing fits now (or that the regions hold nothing), or that others are to have a turn first:
+    /// then the descriptor announces room all the same. Who goes on sending offers
     /// what was not accepted first: a link may have taken a copy of it already.
     ///
     /// # Errors
@@ -28,7 +29,7 @@ pub trait Link: Send {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError>;
 
     /// Receives into the regions, in order, as if they were one. Returns how many bytes came; 0 says that nothing is
-    /// there now (or that the regions have no room).
+    /// there now (or that the regions have no room), or that others are to have a turn first, as for [`Link::send`].
     ///
     /// # Errors
     /// [`LinkError::Closed`] at the end of the stream, after all its bytes were returned. [`LinkError::Reset`] if the

@@ -241,8 +241,11 @@ impl Heap {
     pub fn reallocate_collective(&self, block: HeapBlock, bytes: usize) -> Result<HeapBlock, (HeapError, HeapBlock)> {
         match self.resize(&block, bytes) {
             Ok(true) => {
+                let grows = bytes > block.bytes;
                 let block = HeapBlock { offset: block.offset, bytes };
-                self.take_huge_pages(&block);
+                if grows {
+                    self.take_huge_pages(&block);
+                }
                 return Ok(block);
             }
             Ok(false) => {}

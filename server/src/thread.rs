@@ -41,6 +41,9 @@ const ASK_WAIT: Duration = Duration::from_micros(20);
 /// How long who has to tell of a death waits for it, before it says again that it wants it.
 const DEATH_WAIT: Duration = Duration::from_millis(1);
 
+/// How long the thread sleeps if it was woken for connections that rest, and another thread has the engine.
+const AT_REST_MS: u64 = 500;
+
 /// The node's server: the engine and what its thread sleeps on.
 pub struct Server {
     engine: Mutex<Engine>,
@@ -52,6 +55,8 @@ pub struct Server {
     stopping: AtomicBool,
     /// The server's thread sleeps, or is about to, until a time that it knew when it last had the engine.
     sleeps_for_a_time: AtomicBool,
+    /// It was woken for connections that will rest, and has not had the engine since.
+    is_told_of_rest: AtomicBool,
     clock: CoarseClock,
     /// Threads of this process that sleep in a call: their processors are free for the server to look on for a while.
     resting: AtomicU32,
@@ -107,6 +112,7 @@ impl Server {
             waker,
             stopping: AtomicBool::new(false),
             sleeps_for_a_time: AtomicBool::new(false),
+            is_told_of_rest: AtomicBool::new(false),
             clock: CoarseClock::start(),
             resting: AtomicU32::new(0),
             resting_on: AtomicU32::new(u32::MAX),
@@ -152,7 +158,11 @@ impl Server {
     fn work(&self) -> Option<u64> {
         // Before the engine is found with another thread: that one sees it, for it gives up its place under `unwatched` before it looks.
         self.sleeps_for_a_time.store(false, Ordering::Relaxed);
-        let mut engine = self.engine_to_work()?;
+        let Some(mut engine) = self.engine_to_work() else {
+            // Of connections that rest this thread is told once: should nobody have the engine when they are due, it does.
+            return self.is_told_of_rest.load(Ordering::Relaxed).then_some(AT_REST_MS);
+        };
+        self.is_told_of_rest.store(false, Ordering::Relaxed);
         // Relaxed here and below: hints; an old value costs a moment of looking or one more sleep.
         self.wanted.store(false, Ordering::Relaxed);
         let spins = !self.spin.is_zero() || !self.spare_spin.is_zero();
@@ -303,7 +313,14 @@ impl Server {
         // Relaxed: see where it is set. At worst the thread is woken in vain.
         let is_told = self.sleeps_for_a_time.load(Ordering::Relaxed);
         // Connections rest and go on again all the time: of these the thread is told once, and whoever turns the engine sees to them.
-        if !is_told && (engine.has_windows_to_give_back() || engine.wants_to_tell_of_rest()) {
+        if is_told {
+            return;
+        }
+        let tells_of_rest = engine.wants_to_tell_of_rest();
+        if tells_of_rest {
+            self.is_told_of_rest.store(true, Ordering::Relaxed);
+        }
+        if tells_of_rest || engine.has_windows_to_give_back() {
             self.waker.wake();
         }
     }

@@ -121,8 +121,16 @@ impl State {
         }
     }
 
+    /// Whether its buffers take more memory than at first.
+    pub(super) fn has_grown(&self) -> bool {
+        self.incoming.has_grown() || self.outgoing.has_grown()
+    }
+
     /// Asked now and then. If nothing has come or gone since the last time, its buffers take as little memory as at first.
     pub(super) fn shrink_at_rest(&mut self) {
+        if !self.has_grown() {
+            return;
+        }
         let moved_bytes = self.incoming.received_bytes() + self.outgoing.sent_bytes();
         if std::mem::replace(&mut self.moved_bytes, moved_bytes) == moved_bytes {
             self.incoming.shrink();

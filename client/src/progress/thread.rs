@@ -177,7 +177,8 @@ impl Progress {
     fn look_after(&self, looks: &mut u32) -> bool {
         *looks = looks.wrapping_add(1);
         if looks.is_multiple_of(LOOKS_PER_SHRINK) {
-            self.occupied_endpoints().for_each(Endpoint::shrink_at_rest);
+            // Those that rest are no longer among the occupied ones.
+            self.open_endpoints().for_each(Endpoint::shrink_at_rest);
         }
         self.tend()
     }
@@ -262,4 +263,29 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
         waker.clear();
     }
     woken || looks_by_clock
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_proto::Rank;
+
+    use super::*;
+    use crate::mock::MockWorld;
+
+    #[test]
+    fn a_connection_over_which_all_has_come_gives_back_what_it_has_grown_by() {
+        let rank = MockWorld::new().rank(Rank(0));
+        let progress = &rank.client.progress;
+        let grown = || progress.open_endpoints().filter(|endpoint| endpoint.has_grown()).count();
+        for _ in 0..10 {
+            rank.client.put(&rank.window, Rank(3), 0, [7; 1000][..].into()).unwrap();
+        }
+        rank.client.quiet().unwrap();
+        assert_eq!((grown(), progress.occupied_endpoints().count()), (1, 0), "all has come, and it has grown");
+        let mut looks = 0;
+        for _ in 0..IDLE_LOOKS {
+            progress.look_after(&mut looks);
+        }
+        assert_eq!(grown(), 0);
+    }
 }

@@ -9,11 +9,12 @@ use rustix::io::Errno;
 
 use super::options::{SocketBuffers, TcpOptions};
 use super::{congestion, socket};
+use crate::flow::INCOMING_BYTES;
 use crate::link_error::{LinkError, moved};
 use crate::traits::Link;
 
-/// A transfer of so many bytes or more is a long one.
-const LONG_BYTES: usize = 1 << 20;
+/// What is sent of a long transfer at a time is more than this, also if it is packed from short runs or encrypted.
+const SHORT_BYTES: usize = 8 << 10;
 
 /// What is settled when the way is known.
 #[derive(Clone)]
@@ -33,27 +34,28 @@ impl Unproven {
 }
 
 /// What moves one way over a link at a stretch. While the other side keeps up a socket is never full, and never empty: a thread would move
-/// gigabytes before it looks after anything else, the server that it drives for instance. So behind [`CALL_BYTES_MAX`] bytes of a long
-/// transfer the link says once that it can move none. Its descriptor announces all the while that it can.
+/// gigabytes before it looks after anything else, the server that it drives for instance. So behind [`CALL_BYTES_MAX`] bytes
+/// the link says once that it can move none. Its descriptor announces all the while that it can.
 #[derive(Default)]
 struct Stretch {
     bytes: usize,
 }
 
 impl Stretch {
-    /// Before so many bytes are offered to a socket: whether it is over. What is short comes to an end by itself.
-    fn is_over(&mut self, offered: usize) -> bool {
+    /// Whether it is over. Then another one begins.
+    fn take_over(&mut self) -> bool {
         let is_over = self.bytes >= CALL_BYTES_MAX;
-        if is_over || offered < LONG_BYTES {
+        if is_over {
             self.bytes = 0;
         }
-        is_over && offered >= LONG_BYTES
+        is_over
     }
 
-    /// The same for what a call has moved.
-    fn moved(&mut self, bytes: usize) -> usize {
-        self.bytes = if bytes == 0 { 0 } else { self.bytes + bytes };
-        bytes
+    /// What a call has moved. `ends`: whoever makes such calls stops behind this one by
+    /// itself.
+    fn note(&mut self, moved: usize, ends: bool) -> usize {
+        self.bytes = if moved == 0 || ends { 0 } else { self.bytes + moved };
+        moved
     }
 }
 
@@ -110,10 +112,13 @@ impl Link for TcpLink {
         if self.connecting.is_some() && !self.settle()? {
             return Ok(0);
         }
-        if self.sending.is_over(regions.iter().map(Region::len).sum()) {
+        if self.sending.take_over() {
             return Ok(0);
         }
-        Ok(self.sending.moved(moved(longarm_memory::send(self.socket.as_fd(), regions))?))
+        let offered: usize = regions.iter().map(Region::len).sum();
+        let sent = moved(longarm_memory::send(self.socket.as_fd(), regions))?;
+        // A few small requests are all that there is to send.
+        Ok(self.sending.note(sent, offered < SHORT_BYTES))
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
@@ -121,13 +126,18 @@ impl Link for TcpLink {
             // Nothing can come, and that must not look like the end of the stream.
             return Ok(0);
         }
-        if self.receiving.is_over(regions.iter().map(RegionMut::len).sum()) {
+        if self.receiving.take_over() {
             return Ok(0);
         }
+        let room: usize = regions.iter().map(RegionMut::len).sum();
         match longarm_memory::receive(self.socket.as_fd(), regions) {
             // There was room, so no bytes means that none will come.
             Ok(0) => Err(LinkError::Closed),
-            other => Ok(self.receiving.moved(moved(other)?)),
+            other => {
+                let received = moved(other)?;
+                // Who receives into a buffer that is not filled takes it that nothing more is there. A long payload goes on.
+                Ok(self.receiving.note(received, received < room && room <= INCOMING_BYTES))
+            }
         }
     }
 
@@ -223,13 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_never_stops_though_it_comes_without_end() {
+    fn pieces_of_a_long_transfer_stop_too_and_small_requests_do_not() {
+        let buffer = vec![0; 64 << 10];
+        for (bytes, stops) in [(64 << 10, true), (SHORT_BYTES, true), (SHORT_BYTES - 1, false)] {
+            let (mut link, mut stream) = link_and_stream();
+            let reader =
+                std::thread::spawn(move || while stream.read(&mut [0; 1 << 16]).is_ok_and(|bytes| bytes > 0) {});
+            let source = [Region::from_slice(&buffer[..bytes])];
+            let sent = stretch(&mut link, PollFlags::OUT, |link| link.send(&source).unwrap());
+            assert_eq!(sent < 2 * CALL_BYTES_MAX, stops, "{sent} bytes by {bytes}");
+            drop(link);
+            reader.join().unwrap();
+        }
         let (mut link, mut stream) = link_and_stream();
         let writer = std::thread::spawn(move || while stream.write_all(&[0; 1 << 16]).is_ok() {});
-        let mut buffer = vec![0; LONG_BYTES - 1];
+        // Of a payload of which each call takes in less than there is room for.
+        let mut buffer = vec![0; 520 << 10];
         let target = [RegionMut::from_slice(&mut buffer)];
         let received = stretch(&mut link, PollFlags::IN, |link| link.receive(&target).unwrap());
-        assert!(received >= 4 * CALL_BYTES_MAX, "{received} bytes");
+        assert!((CALL_BYTES_MAX..2 * CALL_BYTES_MAX).contains(&received), "{received} bytes");
         drop(link);
         writer.join().unwrap();
     }

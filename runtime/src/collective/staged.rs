@@ -4,10 +4,10 @@
 //! before a part is used again all members have met, after getting what was there. At the end they meet as well: no message is
 //! left behind for a rank that goes on to compute, and a staging buffer that is given back is read by nobody.
 //!
-//! In the world they do not meet behind what goes in one round, where it is laid out in slots that are used in turn: the slot of the
-//! collective with number s by those whose number is as even or odd. A member lays out for s only if it knows that all have come to s - 1.
-//! Whoever has come there has got what it wanted of s - 2 and of those before it; of s - 1 the other slot is. A member that does not know it,
-//! because s - 1 ended with an error, lays out nothing, and all send messages.
+//! In the world they do not meet behind broadcasts, gatherings and all-to-alls of equal lengths that go in one round. Two slots are used in
+//! turn: collective s lays out in slot s % 2. A member writes there only if it knows that all have come to s - 1. A member comes to s - 1 after
+//! it has got all that it wanted of s - 2, the last user of that slot, because a rank makes one collective of the world after the other; s - 1
+//! itself uses the other slot. A member that does not know it, because s - 1 ended with an error, lays out nothing, and all send messages.
 
 use longarm_client::TransferError;
 

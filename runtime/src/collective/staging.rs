@@ -2,7 +2,7 @@
 //! there to where they belong, and through no cells.
 //!
 //! ```text
-//!   take ─► lay out ─► the members agree ─► get from the others' staging buffers ─► the members meet ─► give back
+//!   take ─► lay out ─► the members agree ─► get from the others' staging buffers ─► the members meet (staged.rs says when not) ─► give back
 //! ```
 //!
 //! It is one window of the world, with a part for each rank, made on each node when one of its ranks needs it first. What

@@ -9,14 +9,15 @@ use crate::error::Operation;
 use crate::inner::Inner;
 use crate::topology;
 
-/// Shorter parts are left as they are: the processor knows 2048 small pages and more by heart.
-const BYTES_MIN: u64 = 16 << 20;
+/// Parts up to this stay in small pages: the processor keeps about as many addresses, and their memory is given from one window to the next
+/// (docs/src/decisions/0050-huge-pages.md).
+const LEFT_ALONE_BYTES_MAX: u64 = 16 << 20;
 
 impl Inner {
     /// Takes the memory of these bytes of this rank's part in huge pages, if the configuration says so and they are many. What the system
     /// refuses stays in small pages, and the first refusal is a warning.
     pub(crate) fn take_huge_pages(&self, window: &ClientWindow, bytes: Range<u64>) {
-        if !self.config.huge_pages || self.is_simulated || bytes.end - bytes.start <= BYTES_MIN {
+        if !self.config.huge_pages || self.is_simulated || bytes.end - bytes.start <= LEFT_ALONE_BYTES_MAX {
             return;
         }
         // Memory that cannot be had is an error at the first access.
