@@ -438,6 +438,9 @@ impl Endpoint {
     fn fail(&self, state: &mut State, how: LostHow) {
         // The reason first: who sees a failed completion finds it.
         let how = self.published.broken.get_or_init(|| how).clone();
+        if how.lacks_a_death() {
+            self.published.occupied().note_loss();
+        }
         let outcome = Outcome::Lost(how);
         if let Some(token) = state.abandon_coalesced() {
             token.fail(outcome.clone());

@@ -112,6 +112,13 @@ pub enum LostHow {
     Unreachable(String),
 }
 
+impl LostHow {
+    /// Whether a connection may have ended so although no rank is known to have died, and this one goes on.
+    pub(crate) fn lacks_a_death(&self) -> bool {
+        !matches!(self, LostHow::Died(_) | LostHow::Finalized)
+    }
+}
+
 /// Why a put, get or accumulate failed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -15,12 +15,12 @@
 use std::sync::Arc;
 
 use longarm_client::Client;
-use longarm_control::messages::{NodeCard, PeerTraffic};
+use longarm_control::messages::NodeCard;
 use longarm_netmod::Netmod;
 use longarm_proto::Secret;
 
 pub use crate::bootstrap::raise_descriptor_limit;
-use crate::bootstrap::{Node, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
+use crate::bootstrap::{Counted, Node, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
 use crate::config::Config;
 use crate::error::InitError;
 pub use crate::stage::{HearDeath, RankEnds, Stage, enter, leave};
@@ -96,7 +96,7 @@ impl Rendezvous for Launcher {
 
     fn answer_inquiries(&self, _: OnInquiry) {} // The simulator asks the client itself.
 
-    fn leave(&self, _: Vec<PeerTraffic>, _: Vec<(String, u64)>) {
+    fn leave(&self, _: &dyn Fn() -> Counted) {
         self.0.leave();
     }
 

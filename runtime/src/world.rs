@@ -16,7 +16,9 @@ use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_shm::sync::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
-use crate::bootstrap::{Clock, Dialer, Found, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network};
+use crate::bootstrap::{
+    Clock, Counted, Dialer, Found, Node, NodeOptions, Rendezvous, addresses, costs, is_routed, network,
+};
 use crate::collective::staging_buffer::StagingBuffer;
 use crate::config::{Config, InterfaceChoice};
 use crate::error::{CollectiveError, InitError};
@@ -444,7 +446,7 @@ impl World {
                 self.inner.client.segment().note_job_ends();
                 rendezvous.abort(&format!("its last barrier failed: {error}"), 1);
             }
-            _ => rendezvous.leave(self.traffic(), self.inner.network_counts()),
+            _ => rendezvous.leave(&|| Counted { traffic: self.traffic(), network: self.inner.network_counts() }),
         });
         // By now this rank has heard of every death. What they have cost was said at the calls that lost it.
         let lost = outcome.as_ref().err().and_then(CollectiveError::lost);

@@ -111,7 +111,6 @@ impl Published {
         holds_any(self.facts.load(Ordering::Acquire), facts)
     }
 
-    #[cfg(test)]
     pub(super) fn occupied(&self) -> &OccupiedNodes {
         &self.occupied
     }

@@ -107,9 +107,10 @@ impl Progress {
 
     /// The nodes whose servers cannot be reached any more, although nobody knows of their deaths, with their connections.
     fn lost_endpoints(&self) -> impl Iterator<Item = (&Endpoint, &LostHow)> {
-        self.open_endpoints().filter_map(|endpoint| match endpoint.broken()? {
-            LostHow::Died(_) | LostHow::Finalized => None,
-            how => Some((endpoint, how)),
+        let those = if self.occupied.any_lost() { Some(self.open_endpoints()) } else { None };
+        those.into_iter().flatten().filter_map(|endpoint| {
+            let how = endpoint.broken()?;
+            how.lacks_a_death().then_some((endpoint, how))
         })
     }
 

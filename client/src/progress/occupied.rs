@@ -5,19 +5,32 @@
 //! finds the node.
 
 use longarm_proto::NodeId;
-use longarm_shm::sync::{AtomicU64, Ordering};
+use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// See the module. A node is in it from before its endpoint has something to do until that is known to be done.
 pub(crate) struct OccupiedNodes {
     /// A bit for each node.
     words: Box<[AtomicU64]>,
+    /// The connection to one of them was lost, although nobody knows of a death.
+    any_lost: AtomicBool,
 }
 
 impl OccupiedNodes {
     /// Of a job with so many nodes: none of them yet.
     pub(crate) fn new(nodes: u32) -> OccupiedNodes {
         let words = (0..nodes.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
-        OccupiedNodes { words: words.collect() }
+        OccupiedNodes { words: words.collect(), any_lost: AtomicBool::new(false) }
+    }
+
+    /// By who holds the endpoint of a connection that is lost. Whoever sleeps has to be woken by the caller afterwards.
+    pub(crate) fn note_loss(&self) {
+        // Relaxed: the endpoint says how, and who is woken after this sees it.
+        self.any_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that has ever happened. For loops that wait: of hundreds of connections each look would fetch a line of memory for each.
+    pub(crate) fn any_lost(&self) -> bool {
+        self.any_lost.load(Ordering::Relaxed)
     }
 
     /// By who holds the node's endpoint, and is about to say that it has something to do.

@@ -11,13 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_control::messages::{
-    CARDS_MAX, CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank,
-};
+use longarm_control::messages::{CARDS_MAX, CONTROL_FD_VARIABLE, CONTROL_VERSION, FromRank, NodeCard, Start, ToRank};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::own_end;
-use super::rendezvous::{OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
+use super::rendezvous::{Counted, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
 use crate::error::InitError;
 
 /// How long the launcher may take to tell of a death that shows already.
@@ -410,7 +408,10 @@ impl Rendezvous for Launcher {
         }
     }
 
-    fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>) {
+    fn leave(&self, counted: &dyn Fn() -> Counted) {
+        // Of each rank one line for each other one, if all talk to all: not where nobody reads it.
+        let is_wanted = self.heard.lock().start.as_ref().is_some_and(|start| start.stats);
+        let Counted { traffic, network } = if is_wanted { counted() } else { Counted::default() };
         if self.say(&FromRank::Leave { traffic, network }).is_err() {
             return;
         }

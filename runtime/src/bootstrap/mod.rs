@@ -42,7 +42,7 @@ pub(crate) use network::verbs_options;
 pub(crate) use network::{is_routed, network};
 pub use node::raise_descriptor_limit;
 pub(crate) use node::{Clock, Node, NodeOptions, costs};
-pub(crate) use rendezvous::{Found, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
+pub(crate) use rendezvous::{Counted, Found, OnDeath, OnInquiry, OnLoss, OnNodeCard, Rendezvous};
 pub(crate) use ways::find;
 #[doc(hidden)]
 pub use ways::{launch, started_by_manager_of_mpi, started_by_open_mpi, told_rank, told_rank_and_size};

@@ -21,6 +21,13 @@ pub(crate) type OnNodeCard = Arc<dyn Fn() + Send + Sync>;
 /// What is called to learn who waits in a call of this process.
 pub(crate) type OnInquiry = Arc<dyn Fn() -> Vec<Wait> + Send + Sync>;
 
+/// What a rank and its network have counted.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) traffic: Vec<PeerTraffic>,
+    pub(crate) network: Vec<(String, u64)>,
+}
+
 /// Where the ranks of a job find each other, and by whom it is ended.
 pub(crate) trait Rendezvous: Send + Sync {
     /// The card of this rank's node, if this rank hosts its server. Every rank calls it once, before [`Self::card`].
@@ -57,8 +64,9 @@ pub(crate) trait Rendezvous: Send + Sync {
     /// From now on `on_inquiry` answers whoever asks what this rank waits for.
     fn answer_inquiries(&self, on_inquiry: OnInquiry);
 
-    /// Says that this rank ends well, and what it and its network have counted, and waits until all have left or died, or one has died where that ends the job.
-    fn leave(&self, traffic: Vec<PeerTraffic>, network: Vec<(String, u64)>);
+    /// Says that this rank ends well, and, if somebody wants to know, what was counted. Waits until all have left or died, or one has died where
+    /// that ends the job.
+    fn leave(&self, counted: &dyn Fn() -> Counted);
 
     /// Nobody of this process's world hears or answers any more: it has left.
     fn forget_world(&self);
