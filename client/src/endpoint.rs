@@ -225,7 +225,7 @@ impl Endpoint {
         state.mail.sent(request);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
-        state.corked = !flush && sending == Sending::Soon;
+        state.corked = !flush && sending.waits_for_others();
         let mut driven = if flush {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)

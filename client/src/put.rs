@@ -22,6 +22,9 @@ const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
 const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
+/// Nonblocking ones up to this go out a few at a time. The helper sends longer ones.
+const HELD_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
+
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Writing {
@@ -282,7 +285,12 @@ impl Client {
                 Some(lender) => Payload::Streamed(lender.hold(), origin),
                 None => Payload::Copied(from.region, origin),
             };
-            let sending = match payload {
+            let sending = match &payload {
+                Payload::Streamed(_, streamed)
+                    if from.then == Then::GoesOn && streamed.remaining() <= HELD_PAYLOAD_BYTES_MAX =>
+                {
+                    Sending::Streamed
+                }
                 // It goes out together with what asks for its arrival, by who waits or leaves it to others.
                 Payload::Streamed(..) => Sending::Later,
                 _ if from.then == Then::GoesOn => Sending::Soon,
@@ -384,7 +392,7 @@ impl Client {
                 Sending::Confirmed | Sending::Soon => {
                     self.progress.while_asked(|| endpoint.issue(request, token, payload, sending))
                 }
-                Sending::Now | Sending::Later => endpoint.issue(request, token, payload, sending),
+                Sending::Now | Sending::Later | Sending::Streamed => endpoint.issue(request, token, payload, sending),
             };
             match issued {
                 Ok(driven) => {

@@ -152,6 +152,37 @@ fn a_payload_of_some_length_goes_out_in_halves_if_nothing_else_is_under_way() {
 }
 
 #[test]
+fn buffers_between_payloads_take_little_memory_and_none_grows_for_bytes_that_have_room_in_the_next() {
+    let memory = memory();
+    let mut out = Outgoing::new(Costs::TYPICAL);
+    let mut room_of_frame = |out: &mut Outgoing<&Memory>| {
+        let mut room = 0;
+        out.write(|frame| {
+            frame.extend_from_slice(&[1; 64]);
+            room = frame.capacity();
+        });
+        room
+    };
+    for number in 0..10 {
+        let room = room_of_frame(&mut out);
+        assert!(number == 0 || room < 1000, "{room} bytes for frame {number}");
+        out.stream(&memory, Cursor::new(Shape::contiguous(0, 1000)));
+    }
+    let mut out = Outgoing::new(Costs::TYPICAL);
+    for round in 0..2 {
+        for _ in 0..40 {
+            // In the second round the buffers of the first one come again.
+            let room = room_of_frame(&mut out);
+            assert!(room < 80 << 10, "{room} bytes in round {round}");
+            out.copy(&&memory, Cursor::new(Shape::contiguous(0, 16 << 10)));
+        }
+        assert_eq!(out.unsent_bytes(), 40 * (64 + (16 << 10)));
+        out.flush(&mut Taking::default()).unwrap();
+        out.acknowledge(out.sent_bytes(), |_| ()).unwrap();
+    }
+}
+
+#[test]
 fn of_payloads_that_follow_each_other_little_is_copied() {
     const PAYLOAD_BYTES: usize = 64 << 10;
     let mut link = Flood { payload_bytes: PAYLOAD_BYTES, at: 0 };

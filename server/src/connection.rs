@@ -14,7 +14,7 @@ use longarm_netmod::flow::{Costs, Incoming, unpacking};
 use longarm_netmod::{Link, LinkError};
 use longarm_proto::{
     Cursor, HEADER_BYTES, Identity, Kernel, LOCK_WAITERS_MAX, Mutation, Rank, Refusal, ReplyBody, Request,
-    RequestHeader, Responder, Scale, Violation, mutation,
+    RequestHeader, RequestKind, Responder, Scale, Violation, mutation,
 };
 use longarm_shm::NodeSegment;
 
@@ -151,6 +151,20 @@ impl Connection {
         self.replies.has_room()
     }
 
+    /// Whether what has arrived may be taken up. Behind a payload that waits in its window only another get is: it changes nothing, and both
+    /// are answered by one send.
+    fn takes_up_more(&self) -> bool {
+        self.replies.has_room() || (self.replies.has_room_for_payload() && self.is_get_next())
+    }
+
+    fn is_get_next(&self) -> bool {
+        match &self.state {
+            State::Header => self.input.ready().first_chunk().is_some_and(RequestHeader::is_get),
+            State::Descriptor(header) => header.kind() == RequestKind::Get,
+            State::Payload { .. } => false,
+        }
+    }
+
     /// Sends what the link takes. True if anything moved.
     pub(crate) fn flush(&mut self) -> Result<bool, Ended> {
         match &mut self.link {
@@ -164,7 +178,7 @@ impl Connection {
         let mut progress = false;
         if self.link.is_none() {
             // What has arrived was acknowledged, perhaps: it is done whether the peer calls again or not.
-            while self.replies.has_room() && self.step(shared, number)? {
+            while self.takes_up_more() && self.step(shared, number)? {
                 progress = true;
             }
             return Ok(Turn { progress, sends_large: false });
@@ -172,11 +186,11 @@ impl Connection {
         // What the socket does not take at once is large too.
         let was_sending = self.replies.outgoing.has_unsent_stream();
         for _ in 0..RECEIVES_PER_TURN {
-            while self.replies.has_room() && self.step(shared, number)? {
+            while self.takes_up_more() && self.step(shared, number)? {
                 progress = true;
             }
             // Answers go out when the input has run dry: many small requests are answered by one send.
-            if !self.replies.is_sent() && (self.input.is_empty() || !self.replies.has_room()) {
+            if !self.replies.is_sent() && (self.input.is_empty() || !self.takes_up_more()) {
                 progress |= self.flush()?;
             }
             if !self.wants_input() || (progress && self.input.is_drained()) || !self.receive()? {
@@ -190,7 +204,7 @@ impl Connection {
             // The flush may have made room. No descriptor announces requests that have arrived already, here or inside
             // the link, and whoever drives may stop after any turn, so a turn leaves none behind that could be served.
             let mut served = false;
-            while self.replies.has_room() && (self.step(shared, number)? || self.receive_held()?) {
+            while self.takes_up_more() && (self.step(shared, number)? || self.receive_held()?) {
                 served = true;
             }
             if !served {

@@ -10,6 +10,8 @@ use crate::table::TargetPart;
 
 /// Replies that may wait before the connection takes up no further request.
 const REPLIES_BYTES_MAX: usize = 256 << 10;
+/// Payloads that may wait in their windows before no further get is taken up.
+const WAITING_PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 /// Gets up to this size are copied behind their reply header: one send for many.
 const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
 /// A reply from this size on is large: to receive it takes longer than to change to the thread that does.
@@ -21,8 +23,8 @@ const _: () = assert!(2 * DESCRIPTOR_BYTES_MAX <= 4 * LARGE_REPLY_BYTES);
 
 /// Replies that wait to be sent, or to be acknowledged.
 ///
-/// While a payload waits in its window no further request of this connection is taken up. That keeps a later put
-/// from changing bytes that an earlier get has yet to read, and bounds the memory.
+/// While a payload waits in its window no further request of this connection is taken up, but for gets until much waits. That keeps a
+/// later put from changing bytes that an earlier get has yet to read, and bounds the memory.
 pub(crate) struct Replies {
     pub(crate) outgoing: Outgoing<TargetPart>,
     /// How far the requests have been received, which every reply says.
@@ -77,6 +79,12 @@ impl Replies {
 
     pub(crate) fn has_room(&self) -> bool {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
+    }
+
+    /// Whether another payload may wait in its window. A few short ones go out together.
+    pub(crate) fn has_room_for_payload(&self) -> bool {
+        self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX
+            && !self.outgoing.streams_more_than(WAITING_PAYLOAD_BYTES_MAX - 1)
     }
 
     /// The peer acknowledges often enough, so that what is kept for it is bounded.

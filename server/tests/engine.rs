@@ -216,6 +216,21 @@ impl Peer {
         Ok(())
     }
 
+    /// Sends all of it, and receives so many bytes meanwhile: the server takes in nothing while it cannot answer.
+    fn exchange(&mut self, mut bytes: &[u8], answer_bytes: usize) -> Vec<u8> {
+        let (mut answer, mut filled) = (vec![0; answer_bytes], 0);
+        while !bytes.is_empty() || filled < answer_bytes {
+            let sent = if bytes.is_empty() { 0 } else { self.link.send(&[Region::from_slice(bytes)]).unwrap() };
+            bytes = &bytes[sent..];
+            let got = self.link.receive(&[RegionMut::from_slice(&mut answer[filled..])]).unwrap();
+            filled += got;
+            if sent + got == 0 {
+                std::thread::yield_now();
+            }
+        }
+        answer
+    }
+
     fn ask(&mut self, request: &Request, payload: &[u8]) {
         let mut bytes = Vec::new();
         self.initiator.begin(request, request.has_reply().then_some(()), &mut bytes);
@@ -990,6 +1005,39 @@ fn a_large_reply_is_noted_and_a_small_one_is_not() {
             // More than are answered in one turn.
             (0..40).for_each(|_| peer.quiet().unwrap());
             assert_eq!(outside.sent_large.load(Ordering::SeqCst), is_large, "{bytes} bytes");
+        }
+    });
+}
+
+#[test]
+fn gets_wait_together_to_be_sent_and_a_put_behind_them_changes_nothing_that_they_read() {
+    const BYTES: u64 = 2 * EAGER_BYTES_MAX;
+    const GETS: usize = 5;
+    over_each_network(|outside| {
+        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
+        let parts = vec![(0, BYTES)];
+        let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
+        door.call(&create).unwrap();
+        let target = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let mut peer = outside.peer(4);
+        for round in 1..=8 {
+            let mut asked = Vec::new();
+            let get = Request::Get { target, shape: run(0, BYTES) };
+            let put = Request::Put { target, shape: run(0, BYTES), signal: None };
+            for _ in 0..GETS {
+                peer.initiator.begin(&get, Some(()), &mut asked);
+            }
+            peer.initiator.begin(&put, None, &mut asked);
+            asked.extend(vec![round; BYTES as usize]);
+            peer.initiator.begin(&get, Some(()), &mut asked);
+            let answer_bytes = REPLY_BYTES + BYTES as usize;
+            let answers = peer.exchange(&asked, (GETS + 1) * answer_bytes);
+            for (number, answer) in answers.chunks(answer_bytes).enumerate() {
+                let (header, data) = answer.split_first_chunk().unwrap();
+                assert_eq!(peer.initiator.handle_reply(header).unwrap(), Reply::Data { token: (), bytes: BYTES });
+                let expected = if number < GETS { round - 1 } else { round };
+                assert!(data.iter().all(|byte| *byte == expected), "get {number} of round {round}");
+            }
         }
     });
 }

@@ -65,8 +65,17 @@ pub(crate) enum Sending {
     /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
     /// waits for it yet.
     Soon,
+    /// The same for a payload that stays in its place. It waits for more bytes.
+    Streamed,
     /// When somebody waits, or the helper comes by.
     Later,
+}
+
+impl Sending {
+    /// Whether it may be held to go out with others.
+    pub(super) fn waits_for_others(self) -> bool {
+        matches!(self, Sending::Soon | Sending::Streamed)
+    }
 }
 
 /// What driving came to.

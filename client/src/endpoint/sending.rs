@@ -1,8 +1,12 @@
 //! When a request goes out.
 
-use super::coalesced::COALESCED_BYTES_MAX;
 use super::request::Sending;
 use super::state::State;
+
+/// So many copied bytes that nobody waits for are sent. Each send, and what it wakes, costs as much as to copy some KiB.
+pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
+/// The same for payloads that stay in their places.
+pub(super) const HELD_STREAM_BYTES_MAX: u64 = 256 << 10;
 
 impl State {
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
@@ -15,13 +19,14 @@ impl State {
     /// Whether a request that was just begun goes out now, and with it the question for which a quiet behind it only waits.
     /// `goes_alone`: what [`State::goes_alone`] said before.
     pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
-        self.several = sending == Sending::Soon;
+        self.several = sending.waits_for_others();
         if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
             self.acknowledge_if_none_is_due();
         }
         match sending {
             Sending::Now | Sending::Confirmed => true,
-            Sending::Soon => goes_alone || self.unsent_bytes() >= COALESCED_BYTES_MAX,
+            Sending::Soon => goes_alone || self.unsent_bytes() >= HELD_BYTES_MAX,
+            Sending::Streamed => goes_alone || self.outgoing.streams_more_than(HELD_STREAM_BYTES_MAX - 1),
             Sending::Later => false,
         }
     }

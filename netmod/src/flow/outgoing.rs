@@ -24,11 +24,13 @@ use crate::traits::Link;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Room in the first buffer of a session that has sent nothing else: it grows when more waits.
 const AT_FIRST_BYTES: usize = 4 << 10;
+/// Room in a buffer behind a payload or a gate, for which each of many payloads in a row has one frame. It grows as well.
+const BEHIND_BYTES: usize = 256;
 /// So much, if it is all that is under way, goes out in two halves: the other side takes in the first while the second is
 /// copied into the kernel, which passes on 64 KiB at a time by itself. What is shorter is not worth another call.
 const HALVED_BYTES: std::ops::RangeInclusive<usize> = 48 << 10..=128 << 10;
 /// Empty buffers that are kept for the next frames.
-const SPARE_MAX: usize = 6;
+const SPARE_MAX: usize = 16;
 
 /// To see how much payload waits: each one is longer than what is copied, so a few tell enough.
 const ITEMS_LOOKED_AT: usize = 32;
@@ -166,9 +168,19 @@ impl<S: RunSource> Outgoing<S> {
 
     /// Room for bytes behind everything else: `write` appends to the buffer it gets, a frame at a time.
     pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if bytes.len() < BUFFER_BYTES);
+        self.write_up_to(0, write);
+    }
+
+    /// The same for so many bytes, or a few: a buffer that has no room for them all would grow, and copy what it has.
+    fn write_up_to(&mut self, most: usize, write: impl FnOnce(&mut BytesMut)) {
+        let has_room = |bytes: &BytesMut| bytes.len() < BUFFER_BYTES && bytes.len() + most <= BUFFER_BYTES;
+        let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if has_room(bytes));
         if !fits {
-            let room = if self.items.is_empty() { AT_FIRST_BYTES } else { BUFFER_BYTES };
+            let room = match self.items.back() {
+                None => AT_FIRST_BYTES,
+                Some(Item::Bytes { .. }) => BUFFER_BYTES,
+                Some(Item::Stream(_) | Item::Gate(_)) => BEHIND_BYTES,
+            };
             let fresh = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(room));
             self.items.push_back(Item::Bytes { bytes: fresh, sent: 0 });
         }
@@ -215,7 +227,7 @@ impl<S: RunSource> Outgoing<S> {
     pub fn copy(&mut self, source: &impl RunSource, mut cursor: Cursor) {
         let left = cursor.remaining();
         if left > 0 {
-            self.write(|bytes| pack(source, &mut cursor, left, bytes));
+            self.write_up_to(left as usize, |bytes| pack(source, &mut cursor, left, bytes));
         }
     }
 

@@ -64,6 +64,12 @@ impl RequestHeader {
         Ok(header)
     }
 
+    /// Whether these bytes, sound or not, ask for a get.
+    #[inline]
+    pub fn is_get(bytes: &[u8; HEADER_BYTES]) -> bool {
+        bytes[at::KIND] == RequestKind::Get as u8
+    }
+
     /// What is asked for.
     #[inline]
     pub fn kind(&self) -> RequestKind {
