@@ -471,6 +471,7 @@ pub(super) fn is_end(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::alone::alone;
 
     /// A conversation over this stream, of which nothing was heard.
     fn launcher_over(stream: UnixStream, patron: impl Patron + 'static) -> Launcher {
@@ -596,7 +597,21 @@ mod tests {
         assert!(launcher.await_telling());
         // Its end alone lets go of who leaves.
         launcher.heard.lock().is_over = true;
-        launcher.leave(Vec::new(), Vec::new());
+        launcher.leave(&Counted::default);
+    }
+
+    #[test]
+    fn what_was_counted_is_told_if_somebody_reads_it() {
+        for stats in [false, true] {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            let launcher = launcher_over(ours, Hurried);
+            launcher.heard.lock().start = Some(Start { stats, ..alone().expect("there are random numbers") });
+            launcher.heard.lock().is_over = true;
+            launcher.leave(&|| Counted { traffic: Vec::new(), network: vec![("packets".to_owned(), 7)] });
+            let mut line = String::new();
+            BufReader::new(theirs).read_line(&mut line).expect("it has said something");
+            assert_eq!((line.contains("Leave"), line.contains("packets")), (true, stats), "{line}");
+        }
     }
 
     #[test]
