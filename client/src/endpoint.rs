@@ -225,7 +225,7 @@ impl Endpoint {
         state.mail.sent(request);
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
-        state.corked = !flush && sending.waits_for_others();
+        state.corked = !flush && sending.may_be_corked();
         let mut driven = if flush {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)

@@ -22,8 +22,8 @@ const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
 const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
-/// Nonblocking ones up to this go out a few at a time. The helper sends longer ones.
-const HELD_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
+/// Nonblocking payloads up to this are corked. The helper sends longer ones.
+const CORKED_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
 
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
@@ -287,9 +287,9 @@ impl Client {
             };
             let sending = match &payload {
                 Payload::Streamed(_, streamed)
-                    if from.then == Then::GoesOn && streamed.remaining() <= HELD_PAYLOAD_BYTES_MAX =>
+                    if from.then == Then::GoesOn && streamed.remaining() <= CORKED_PAYLOAD_BYTES_MAX =>
                 {
-                    Sending::Streamed
+                    Sending::SoonInPlace
                 }
                 // It goes out together with what asks for its arrival, by who waits or leaves it to others.
                 Payload::Streamed(..) => Sending::Later,
@@ -392,7 +392,9 @@ impl Client {
                 Sending::Confirmed | Sending::Soon => {
                     self.progress.while_asked(|| endpoint.issue(request, token, payload, sending))
                 }
-                Sending::Now | Sending::Later | Sending::Streamed => endpoint.issue(request, token, payload, sending),
+                Sending::Now | Sending::Later | Sending::SoonInPlace => {
+                    endpoint.issue(request, token, payload, sending)
+                }
             };
             match issued {
                 Ok(driven) => {

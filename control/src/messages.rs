@@ -82,9 +82,9 @@ pub enum FromRank {
         /// The threads of the rank that wait in a call, those that have waited longest first.
         waits: Vec<Wait>,
     },
-    /// The rank has finalized and counted this.
+    /// The rank has finalized, and counted this, which it says only if [`Start::stats`] is set.
     Leave {
-        /// Traffic with every peer that had any.
+        /// Traffic with every peer that had any; empty without [`Start::stats`].
         traffic: Vec<PeerTraffic>,
         /// What its network has counted, by name, if it counts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -146,7 +146,7 @@ impl Connection {
         true
     }
 
-    /// Whether bytes from the peer would be taken up now.
+    /// Whether to receive more. Of what has arrived already more may be taken up: [`Connection::takes_up_more`].
     pub(crate) fn wants_input(&self) -> bool {
         self.replies.has_room()
     }

@@ -14,7 +14,7 @@ const REPLIES_BYTES_MAX: usize = 256 << 10;
 const WAITING_PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 /// Gets up to this size are copied behind their reply header: one send for many.
 const COPIED_BYTES_MAX: u64 = EAGER_BYTES_MAX;
-/// A reply from this size on is large: to receive it takes longer than to change to the thread that does.
+/// A reply from this size on is large, and so are several that wait together: to receive it takes longer than to change to the thread that does.
 const LARGE_REPLY_BYTES_MIN: u64 = 80 << 10;
 /// Replies that were sent and not acknowledged. An initiator asks for no more than half of it at once.
 const UNACKNOWLEDGED_BYTES_MAX: usize = 2 * UNACKNOWLEDGED_REPLY_BYTES_MAX;
@@ -50,7 +50,7 @@ impl Replies {
 
     /// Sends the cursor's bytes of the place behind everything that waits already.
     pub(crate) fn send_from(&mut self, place: TargetPart, cursor: Cursor) {
-        self.began_large |= cursor.remaining() >= LARGE_REPLY_BYTES_MIN;
+        self.began_large |= cursor.remaining() + self.outgoing.unsent_stream_bytes() >= LARGE_REPLY_BYTES_MIN;
         if cursor.remaining() <= COPIED_BYTES_MAX {
             self.outgoing.copy(&place, cursor);
         } else {
@@ -84,7 +84,7 @@ impl Replies {
     /// Whether another payload may wait in its window. A few short ones go out together.
     pub(crate) fn has_room_for_payload(&self) -> bool {
         self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX
-            && !self.outgoing.streams_more_than(WAITING_PAYLOAD_BYTES_MAX - 1)
+            && self.outgoing.unsent_stream_bytes() < WAITING_PAYLOAD_BYTES_MAX
     }
 
     /// The peer acknowledges often enough, so that what is kept for it is bounded.

@@ -23,7 +23,7 @@ use super::request::Token;
 use crate::completion::CompletionPart;
 use crate::origin_bytes::Held;
 
-/// Requests that nobody waits for are sent once so many bytes have come together.
+/// Behind a small operation that was coalesced, what is corked is sent once so many bytes wait: the target takes its time for each run, and begins.
 pub(super) const COALESCED_BYTES_MAX: usize = 16 << 10;
 /// Larger ones are requests of their own.
 pub(crate) const COALESCED_RUN_BYTES_MAX: u64 = 1 << 10;

@@ -184,7 +184,7 @@ impl Published {
             | Fact::REPLIES_FULL.when(replies_full)
             | Fact::MAIL_WAITS.when(mail_waits && alive)
             | Fact::EXPECTS_MUCH.when(state.acknowledgements.expects_much())
-            | Fact::MUCH_TO_SEND.when(state.outgoing.streams_more_than(MUCH_TO_SEND_BYTES))
+            | Fact::MUCH_TO_SEND.when(state.outgoing.unsent_stream_bytes() > MUCH_TO_SEND_BYTES)
             | Fact::HELD_BACK.when(!is_sent && !can_send && !has_coalesced)
             | Fact::CORKED.when(state.corked && alive)
             | Fact::COALESCES_WRITES.when(coalesces && !state.holds_back_writes())

@@ -65,16 +65,16 @@ pub(crate) enum Sending {
     /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
     /// waits for it yet.
     Soon,
-    /// The same for a payload that stays in its place. It waits for more bytes.
-    Streamed,
+    /// The same for a payload that is sent from its place. It waits for more bytes.
+    SoonInPlace,
     /// When somebody waits, or the helper comes by.
     Later,
 }
 
 impl Sending {
-    /// Whether it may be held to go out with others.
-    pub(super) fn waits_for_others(self) -> bool {
-        matches!(self, Sending::Soon | Sending::Streamed)
+    /// Whether it may be corked.
+    pub(super) fn may_be_corked(self) -> bool {
+        matches!(self, Sending::Soon | Sending::SoonInPlace)
     }
 }
 

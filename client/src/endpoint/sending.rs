@@ -3,10 +3,10 @@
 use super::request::Sending;
 use super::state::State;
 
-/// So many copied bytes that nobody waits for are sent. Each send, and what it wakes, costs as much as to copy some KiB.
-pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
-/// The same for payloads that stay in their places.
-pub(super) const HELD_STREAM_BYTES_MAX: u64 = 256 << 10;
+/// What was copied stays corked until so many bytes wait. Each send, and what it wakes, costs as much as to copy some KiB.
+pub(super) const CORKED_BYTES_MAX: usize = 64 << 10;
+/// The same for payloads that are sent from their places.
+pub(super) const CORKED_STREAM_BYTES_MAX: u64 = 256 << 10;
 
 impl State {
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
@@ -16,17 +16,23 @@ impl State {
         is_first || self.is_idle()
     }
 
+    /// Whether so much payload waits in its place that it is sent. Of what the link did not take before, and much more waits then, each
+    /// further call would be in vain: that is the helper's.
+    fn is_stream_uncorked(&self) -> bool {
+        (CORKED_STREAM_BYTES_MAX..2 * CORKED_STREAM_BYTES_MAX).contains(&self.outgoing.unsent_stream_bytes())
+    }
+
     /// Whether a request that was just begun goes out now, and with it the question for which a quiet behind it only waits.
     /// `goes_alone`: what [`State::goes_alone`] said before.
     pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
-        self.several = sending.waits_for_others();
+        self.several = sending.may_be_corked();
         if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
             self.acknowledge_if_none_is_due();
         }
         match sending {
             Sending::Now | Sending::Confirmed => true,
-            Sending::Soon => goes_alone || self.unsent_bytes() >= HELD_BYTES_MAX,
-            Sending::Streamed => goes_alone || self.outgoing.streams_more_than(HELD_STREAM_BYTES_MAX - 1),
+            Sending::Soon => goes_alone || self.unsent_bytes() >= CORKED_BYTES_MAX,
+            Sending::SoonInPlace => goes_alone || self.is_stream_uncorked(),
             Sending::Later => false,
         }
     }

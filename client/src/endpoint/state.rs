@@ -22,8 +22,10 @@ use crate::origin_bytes::Held;
 /// Every session of this process goes to another server, so one number does for all.
 const SESSION: u64 = 1;
 
-/// Every so many requests, who only sends looks for replies.
+/// Who only sends looks for replies after so many requests.
 const LOOK_EVERY: u32 = 16;
+/// As often as after a request, with so many bytes that are sent.
+const LOOK_BYTES: usize = 4 << 10;
 
 pub(super) struct State {
     pub(super) connection: Connection,
@@ -306,8 +308,12 @@ impl State {
         if self.acknowledgements.due == 0 || self.outgoing.buffered_bytes() < buffered_bytes_max / 4 {
             return false;
         }
-        self.looks = self.looks.wrapping_add(1);
-        self.looks.is_multiple_of(LOOK_EVERY)
+        self.looks += 1 + (self.outgoing.unsent_bytes() / LOOK_BYTES) as u32;
+        let looks = self.looks >= LOOK_EVERY;
+        if looks {
+            self.looks = 0;
+        }
+        looks
     }
 
     /// Tells how far we are, and asks the same.

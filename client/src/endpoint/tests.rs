@@ -11,7 +11,7 @@ use longarm_proto::{
 
 use longarm_shm::sync::{AtomicUsize, Ordering};
 
-use super::sending::{HELD_BYTES_MAX, HELD_STREAM_BYTES_MAX};
+use super::sending::{CORKED_BYTES_MAX, CORKED_STREAM_BYTES_MAX};
 use super::*;
 use crate::completion::Completion;
 use crate::origin_bytes::{OriginBuffer, OriginBytesMut, lend};
@@ -316,7 +316,7 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert!(!endpoint.is_corked());
     assert_eq!(sends.load(Ordering::Relaxed), 2);
     // Much is sent although nobody waits.
-    for _ in 0..HELD_BYTES_MAX / 72 + 2 {
+    for _ in 0..CORKED_BYTES_MAX / 72 + 2 {
         put(Sending::Soon);
     }
     assert_eq!(sends.load(Ordering::Relaxed), 3);
@@ -340,13 +340,13 @@ fn payloads_that_stay_in_their_places_go_out_a_few_at_a_time() {
         let lender = lent.source(bytes[..].into());
         let put = || {
             let payload = Payload::Streamed(lender.hold(), cursor());
-            let issued = endpoint.issue(&request, None, payload, Sending::Streamed);
+            let issued = endpoint.issue(&request, None, payload, Sending::SoonInPlace);
             issued.unwrap_or_else(|_| panic!("there is room")).became_corked
         };
         assert!(!put(), "nothing else is under way");
         let alone = sends.load(Ordering::Relaxed);
         assert!(alone > 0);
-        let held = (HELD_STREAM_BYTES_MAX - 1) / bytes.len() as u64;
+        let held = (CORKED_STREAM_BYTES_MAX - 1) / bytes.len() as u64;
         assert_eq!((0..held).filter(|_| put()).count(), 1, "the helper is told once");
         assert_eq!((sends.load(Ordering::Relaxed), endpoint.is_corked()), (alone, true));
         assert!(!put() && !endpoint.is_corked(), "that is much");

@@ -11,7 +11,7 @@ use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct OccupiedNodes {
     /// A bit for each node.
     words: Box<[AtomicU64]>,
-    /// The connection to one of them was lost, although nobody knows of a death.
+    /// Some connection was lost, occupied or not, although nobody knows of a death. That stays.
     any_lost: AtomicBool,
 }
 

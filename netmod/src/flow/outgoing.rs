@@ -30,10 +30,10 @@ const BEHIND_BYTES: usize = 256;
 /// copied into the kernel, which passes on 64 KiB at a time by itself. What is shorter is not worth another call.
 const HALVED_BYTES: std::ops::RangeInclusive<usize> = 48 << 10..=128 << 10;
 /// Empty buffers that are kept for the next frames.
-const SPARE_MAX: usize = 16;
+const SPARE_MAX: usize = 6;
 
-/// To see how much payload waits: each one is longer than what is copied, so a few tell enough.
-const ITEMS_LOOKED_AT: usize = 32;
+/// Room for items that is kept for the next ones.
+const ITEMS_KEPT: usize = 64;
 
 #[allow(clippy::large_enum_variant, reason = "a queue holds few items; a box each would cost more than it saves")]
 enum Item<S> {
@@ -96,6 +96,7 @@ pub struct Outgoing<S> {
     buffered_bytes: usize,
     unsent_bytes: usize,
     streams: usize,
+    unsent_stream_bytes: u64,
     /// Bytes of the whole session.
     sent_bytes: u64,
     acknowledged_bytes: u64,
@@ -116,6 +117,7 @@ impl<S: RunSource> Outgoing<S> {
             buffered_bytes: 0,
             unsent_bytes: 0,
             streams: 0,
+            unsent_stream_bytes: 0,
             sent_bytes: 0,
             acknowledged_bytes: 0,
             spare: Vec::new(),
@@ -149,11 +151,9 @@ impl<S: RunSource> Outgoing<S> {
         self.unsent_bytes
     }
 
-    /// Whether payloads of more bytes than this wait in their own places to be sent. Looks at the next few only.
-    pub fn streams_more_than(&self, bytes: u64) -> bool {
-        let next = self.items.range(self.next.min(self.items.len())..).take(ITEMS_LOOKED_AT);
-        let unsent = next.map(|item| if let Item::Stream(stream) = item { stream.cursor.remaining() } else { 0 });
-        self.streams > 0 && unsent.sum::<u64>() > bytes
+    /// Bytes of payloads that wait in their own places, or packed, to be sent.
+    pub fn unsent_stream_bytes(&self) -> u64 {
+        self.unsent_stream_bytes
     }
 
     /// Payloads in their own places that were not acknowledged.
@@ -163,7 +163,7 @@ impl<S: RunSource> Outgoing<S> {
 
     /// Whether a payload waits that is still in its own place.
     pub fn has_unsent_stream(&self) -> bool {
-        self.streams > 0 && self.items.range(self.next..).any(|item| matches!(item, Item::Stream(_)))
+        self.unsent_stream_bytes > 0
     }
 
     /// Room for bytes behind everything else: `write` appends to the buffer it gets, a frame at a time.
@@ -202,7 +202,7 @@ impl<S: RunSource> Outgoing<S> {
 
     /// Whether its buffers take more memory than at first.
     pub fn has_grown(&self) -> bool {
-        self.has_grown
+        self.has_grown || self.items.capacity() > ITEMS_KEPT
     }
 
     /// Takes as little memory as at first, but for what was not acknowledged. For when nothing was sent for a while.
@@ -213,9 +213,13 @@ impl<S: RunSource> Outgoing<S> {
             self.items = VecDeque::new();
             self.next = 0;
         }
+        self.items.shrink_to(ITEMS_KEPT);
         self.has_grown = false;
         for item in &mut self.items {
             let Item::Bytes { bytes, .. } = item else { continue };
+            if bytes.capacity() <= AT_FIRST_BYTES {
+                continue;
+            }
             let mut kept = BytesMut::with_capacity(bytes.len().max(AT_FIRST_BYTES));
             kept.extend_from_slice(bytes);
             *bytes = kept;
@@ -235,6 +239,7 @@ impl<S: RunSource> Outgoing<S> {
     /// by [`Outgoing::acknowledge`].
     pub fn stream(&mut self, source: S, cursor: Cursor) {
         if cursor.remaining() > 0 {
+            self.unsent_stream_bytes += cursor.remaining();
             let start = cursor.clone();
             self.items.push_back(Item::Stream(Stream {
                 source,
@@ -347,11 +352,14 @@ impl<S: RunSource> Outgoing<S> {
         self.acknowledge(received_bytes, finished)?;
         self.sent_bytes = self.acknowledged_bytes;
         self.next = 0;
-        self.unsent_bytes = self.buffered_bytes;
+        (self.unsent_bytes, self.unsent_stream_bytes) = (self.buffered_bytes, 0);
         for item in &mut self.items {
             match item {
                 Item::Bytes { sent, .. } => *sent = 0,
-                Item::Stream(stream) => stream.rewind(),
+                Item::Stream(stream) => {
+                    stream.rewind();
+                    self.unsent_stream_bytes += stream.unsent();
+                }
                 Item::Gate(_) => {}
             }
         }
@@ -361,6 +369,7 @@ impl<S: RunSource> Outgoing<S> {
     /// Everything is forgotten; the payloads are handed to `dropped`.
     pub fn abandon(&mut self, mut dropped: impl FnMut(S)) {
         (self.buffered_bytes, self.unsent_bytes, self.streams, self.next) = (0, 0, 0, 0);
+        self.unsent_stream_bytes = 0;
         self.acknowledged_bytes = self.sent_bytes;
         for item in self.items.drain(..) {
             if let Item::Stream(stream) = item {
@@ -413,9 +422,7 @@ impl<S: RunSource> Outgoing<S> {
 
     /// Whether these bytes are all that waits, and no other payload is on its way: else both sides have work meanwhile.
     fn is_alone(&self, bytes: u64) -> bool {
-        let streamed = |item: &Item<S>| if let Item::Stream(stream) = item { stream.unsent() } else { 0 };
-        let waits = self.items.range(self.next..).map(streamed).sum::<u64>() + self.unsent_bytes as u64;
-        self.streams == 1 && waits == bytes
+        self.streams == 1 && self.unsent_stream_bytes + self.unsent_bytes as u64 == bytes
     }
 
     fn mark_sent(&mut self, bytes: usize) {
@@ -438,6 +445,7 @@ impl<S: RunSource> Outgoing<S> {
                     let here = (left - packed).min(stream.cursor.remaining());
                     stream.cursor.advance(here);
                     left -= packed + here;
+                    self.unsent_stream_bytes -= packed + here;
                     if stream.unsent() > 0 {
                         return;
                     }

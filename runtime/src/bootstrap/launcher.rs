@@ -409,7 +409,7 @@ impl Rendezvous for Launcher {
     }
 
     fn leave(&self, counted: &dyn Fn() -> Counted) {
-        // Of each rank one line for each other one, if all talk to all: not where nobody reads it.
+        // Where all talk to all that is an entry for each pair of ranks: sent only if somebody reads it.
         let is_wanted = self.heard.lock().start.as_ref().is_some_and(|start| start.stats);
         let Counted { traffic, network } = if is_wanted { counted() } else { Counted::default() };
         if self.say(&FromRank::Leave { traffic, network }).is_err() {
