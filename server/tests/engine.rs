@@ -789,20 +789,28 @@ fn several_words_are_updated_in_their_order_and_a_reply_that_got_lost_comes_agai
     });
 }
 
-/// TCP, and how many of the server's links were said to be of no more use before they were dropped.
+/// TCP, and what was seen of the server's links.
 struct Watched {
     tcp: Tcp,
-    abandoned: Arc<AtomicU64>,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// How many were said to be of no more use before they were dropped.
+    abandoned: AtomicU64,
+    /// Bytes of the largest send.
+    largest_send: AtomicU64,
 }
 
 struct WatchedListener {
     listener: Box<dyn Listener>,
-    abandoned: Arc<AtomicU64>,
+    seen: Arc<Seen>,
 }
 
 struct WatchedLink {
     link: Box<dyn Link>,
-    abandoned: Arc<AtomicU64>,
+    seen: Arc<Seen>,
 }
 
 impl Netmod for Watched {
@@ -815,8 +823,8 @@ impl Netmod for Watched {
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        let (listener, abandoned) = (self.tcp.listen()?, Arc::clone(&self.abandoned));
-        Ok(Box::new(WatchedListener { listener, abandoned }))
+        let (listener, seen) = (self.tcp.listen()?, Arc::clone(&self.seen));
+        Ok(Box::new(WatchedListener { listener, seen }))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
@@ -827,7 +835,7 @@ impl Netmod for Watched {
 impl Listener for WatchedListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
         let accepted = self.listener.accept()?;
-        Ok(accepted.map(|link| Box::new(WatchedLink { link, abandoned: Arc::clone(&self.abandoned) }) as _))
+        Ok(accepted.map(|link| Box::new(WatchedLink { link, seen: Arc::clone(&self.seen) }) as _))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -841,6 +849,8 @@ impl Listener for WatchedListener {
 
 impl Link for WatchedLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
+        let bytes: usize = regions.iter().map(Region::len).sum();
+        self.seen.largest_send.fetch_max(bytes as u64, Ordering::SeqCst);
         self.link.send(regions)
     }
 
@@ -849,7 +859,7 @@ impl Link for WatchedLink {
     }
 
     fn abandon(&mut self) {
-        self.abandoned.fetch_add(1, Ordering::SeqCst);
+        self.seen.abandoned.fetch_add(1, Ordering::SeqCst);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -864,8 +874,9 @@ impl Link for WatchedLink {
 #[test]
 fn nobody_waits_for_what_a_link_has_still_to_deliver_when_its_peer_has_called_again() {
     for encrypted in [false, true] {
-        let abandoned = Arc::new(AtomicU64::new(0));
-        let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), abandoned: Arc::clone(&abandoned) };
+        let seen = Arc::new(Seen::default());
+        let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), seen: Arc::clone(&seen) };
+        let abandoned = &seen.abandoned;
         over(Box::new(netmod), encrypted, &|outside: &Outside| {
             let mut peer = outside.peer(4);
             assert_eq!(peer.quiet(), Ok(()));
@@ -1006,6 +1017,29 @@ fn a_large_reply_is_noted_and_a_small_one_is_not() {
             (0..40).for_each(|_| peer.quiet().unwrap());
             assert_eq!(outside.sent_large.load(Ordering::SeqCst), is_large, "{bytes} bytes");
         }
+    });
+}
+
+#[test]
+fn gets_that_have_come_together_are_answered_by_one_send() {
+    const GETS: u64 = 5;
+    const BYTES: u64 = 2 * EAGER_BYTES_MAX;
+    let seen = Arc::new(Seen::default());
+    let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), seen: Arc::clone(&seen) };
+    over(Box::new(netmod), false, &|outside: &Outside| {
+        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
+        let parts = vec![(0, BYTES)];
+        let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
+        door.call(&create).unwrap();
+        let target = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let mut peer = outside.peer(4);
+        let mut asked = Vec::new();
+        for _ in 0..GETS {
+            peer.initiator.begin(&Request::Get { target, shape: run(0, BYTES) }, Some(()), &mut asked);
+        }
+        let answer_bytes = GETS * (REPLY_BYTES as u64 + BYTES);
+        peer.exchange(&asked, answer_bytes as usize);
+        assert_eq!(seen.largest_send.load(Ordering::SeqCst), answer_bytes);
     });
 }
 
