@@ -16,8 +16,8 @@ impl State {
         is_first || self.is_idle()
     }
 
-    /// Whether so much payload waits in its place that it is sent. Of what the link did not take before, and much more waits then, each
-    /// further call would be in vain: that is the helper's.
+    /// Whether so much payload waits in its place that it is sent. Far more waits only where the link took no more before: each further try would
+    /// be in vain, and the helper goes on when there is room.
     fn is_stream_uncorked(&self) -> bool {
         (CORKED_STREAM_BYTES_MAX..2 * CORKED_STREAM_BYTES_MAX).contains(&self.outgoing.unsent_stream_bytes())
     }
