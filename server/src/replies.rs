@@ -78,7 +78,7 @@ impl Replies {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.outgoing.unsent_bytes() < REPLIES_BYTES_MAX && !self.outgoing.has_unsent_stream()
+        self.has_room_for_payload() && !self.outgoing.has_unsent_stream()
     }
 
     /// Whether another payload may wait in its window. A few short ones go out together.

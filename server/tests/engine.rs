@@ -169,6 +169,15 @@ impl Outside {
         connect_authenticated(netmod, address, &introduction, deadline)
     }
 
+    /// Another window, with so many bytes at rank 0, and the door by which it was made.
+    fn window_of(&self, bytes: u64) -> (Door, WindowRef) {
+        let door = Door::connect(&door_name(self.job, NODE)).unwrap();
+        let parts = vec![(0, bytes)];
+        let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
+        door.call(&create).unwrap();
+        (door, WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) })
+    }
+
     fn contents(&self, part: usize) -> Vec<u8> {
         let mut bytes = vec![0; PARTS[part] as usize];
         self.memory.part(part).region(0, PARTS[part]).unwrap().copy_to_slice(&mut bytes);
@@ -997,17 +1006,7 @@ fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_acknowle
 fn a_large_reply_is_noted_and_a_small_one_is_not() {
     const LARGE: u64 = 200 << 10;
     over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
-        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        door.call(&DoorRequest::Create {
-            window: 9,
-            generation: 1,
-            key: KEY,
-            parts: vec![(0, LARGE)],
-            aligned: false,
-            room: None,
-        })
-        .unwrap();
-        let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let (_door, window) = outside.window_of(LARGE);
         let mut peer = outside.peer(4);
         for (bytes, is_large) in [(4096, false), (LARGE, true)] {
             peer.ask(&Request::Get { target: window, shape: run(0, bytes) }, &[]);
@@ -1027,11 +1026,7 @@ fn gets_that_have_come_together_are_answered_by_one_send() {
     let seen = Arc::new(Seen::default());
     let netmod = Watched { tcp: Tcp::new(TcpOptions::default()), seen: Arc::clone(&seen) };
     over(Box::new(netmod), false, &|outside: &Outside| {
-        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        let parts = vec![(0, BYTES)];
-        let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
-        door.call(&create).unwrap();
-        let target = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let (_door, target) = outside.window_of(BYTES);
         let mut peer = outside.peer(4);
         let mut asked = Vec::new();
         for _ in 0..GETS {
@@ -1049,11 +1044,7 @@ fn a_put_behind_gets_changes_nothing_that_they_read() {
     /// More than wait at a time.
     const GETS: usize = 10;
     over_each_network(|outside| {
-        let door = Door::connect(&door_name(outside.job, NODE)).unwrap();
-        let parts = vec![(0, BYTES)];
-        let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
-        door.call(&create).unwrap();
-        let target = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
+        let (_door, target) = outside.window_of(BYTES);
         let mut peer = outside.peer(4);
         for round in 1..=4 {
             let mut asked = Vec::new();

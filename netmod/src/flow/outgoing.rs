@@ -168,13 +168,12 @@ impl<S: RunSource> Outgoing<S> {
 
     /// Room for bytes behind everything else: `write` appends to the buffer it gets, a frame at a time.
     pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        self.write_up_to(0, write);
+        self.write_at_least(1, write);
     }
 
-    /// The same for so many bytes, or a few: a buffer that has no room for them all would grow, and copy what it has.
-    fn write_up_to(&mut self, most: usize, write: impl FnOnce(&mut BytesMut)) {
-        let has_room = |bytes: &BytesMut| bytes.len() < BUFFER_BYTES && bytes.len() + most <= BUFFER_BYTES;
-        let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if has_room(bytes));
+    /// The same for so many bytes, at least: a buffer that has no room for them would grow, and copy what it has.
+    fn write_at_least(&mut self, least: usize, write: impl FnOnce(&mut BytesMut)) {
+        let fits = matches!(self.items.back(), Some(Item::Bytes { bytes, .. }) if bytes.len() + least <= BUFFER_BYTES);
         if !fits {
             let room = match self.items.back() {
                 None => AT_FIRST_BYTES,
@@ -231,7 +230,7 @@ impl<S: RunSource> Outgoing<S> {
     pub fn copy(&mut self, source: &impl RunSource, mut cursor: Cursor) {
         let left = cursor.remaining();
         if left > 0 {
-            self.write_up_to(left as usize, |bytes| pack(source, &mut cursor, left, bytes));
+            self.write_at_least(left as usize, |bytes| pack(source, &mut cursor, left, bytes));
         }
     }
 
