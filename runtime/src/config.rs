@@ -23,8 +23,8 @@ use serde::Serialize;
 use crate::topology;
 pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
 pub use values::{Config, NetworkChoice, OnDemandChoice, OnFailure, Origin, UnknownVariable};
-use values::{NONTEMPORAL_BYTES_MIN, SPIN_US};
-use variables::{INTERFACE, NONTEMPORAL, SERVER_THREADS, SPIN, Slot, VARIABLES};
+use values::{NONTEMPORAL_BYTES_MIN, PROMPT_RANKS_MAX, SPIN_US};
+use variables::{INTERFACE, LIMITS_ON_WAITS, NONTEMPORAL, SERVER_THREADS, SPIN, Slot, VARIABLES};
 
 /// What all variables of longarm begin with.
 ///
@@ -157,6 +157,25 @@ impl Config {
         let free = processors.saturating_sub(ranks_on_machine) / nodes_on_machine.max(1);
         self.server_threads = (1 + u64::from(free)).min(SERVER_THREADS_DEFAULT_MAX);
         self.origins[SERVER_THREADS] = Origin::Measured;
+    }
+
+    #[doc(hidden)]
+    /// Decides for how long ranks wait for others before they take it for a fault, once the job is known: where many ranks share a processor,
+    /// in proportion to how many, for each of them waits that long for its turn. Other machines are taken to be as full as this one. What
+    /// is set by hand stays, and what is settled already.
+    pub fn settle_patience(&mut self, ranks_on_machine: u32, processors: u32) {
+        let ranks_each = u64::from(ranks_on_machine.div_ceil(processors.max(1)));
+        if ranks_each <= PROMPT_RANKS_MAX {
+            return;
+        }
+        for index in LIMITS_ON_WAITS {
+            let Slot::Number { field, .. } = VARIABLES[index].slot else { unreachable!("limits on waits are numbers") };
+            if self.origins[index] == Origin::Default {
+                let limit = field(self);
+                *limit = *limit * ranks_each / PROMPT_RANKS_MAX;
+                self.origins[index] = Origin::Measured;
+            }
+        }
     }
 
     /// Whether a variable was set by hand, in the environment or by the program.
@@ -438,6 +457,26 @@ mod tests {
         assert_eq!(by_itself, [1, 1, 2, 4, 2, 3, 1]);
         assert_eq!(threads(&[], (2, 1), 2).1, Origin::Measured);
         assert_eq!(threads(&[("LONGARM_SERVER_THREADS", "3")], (2, 1), 2), (3, Origin::Environment));
+    }
+
+    #[test]
+    fn ranks_have_patience_where_many_share_a_processor_unless_it_is_set_by_hand() {
+        let limits = |variables: &[(&str, &str)], ranks, processors| {
+            let mut config = read(variables).unwrap();
+            config.settle_patience(ranks, processors);
+            config.settle_patience(ranks, processors);
+            let seconds = [config.connect_timeout_s, config.reconnect_s, config.watchdog_s];
+            (seconds, config.silence_ms, config.handshake_timeout_ms)
+        };
+        let usual = ([10, 10, 10], 750, 2000);
+        assert_eq!(limits(&[], 64, 2), usual);
+        assert_eq!(limits(&[], 512, 16), usual);
+        assert_eq!(limits(&[], 96, 2), ([15, 15, 15], 1125, 3000));
+        assert_eq!(limits(&[], 512, 2), ([80, 80, 80], 6000, 16_000));
+        let by_hand = [("LONGARM_SILENCE_MS", "600"), ("LONGARM_RECONNECT_S", "0"), ("LONGARM_WATCHDOG_S", "7")];
+        assert_eq!(limits(&by_hand, 512, 2), ([80, 0, 7], 600, 16_000));
+        let names = ["CONNECT_TIMEOUT_S", "RECONNECT_S", "SILENCE_MS", "HANDSHAKE_TIMEOUT_MS", "WATCHDOG_S"];
+        assert_eq!(LIMITS_ON_WAITS.map(|index| VARIABLES[index].name), names.map(|name| format!("LONGARM_{name}")));
     }
 
     #[test]

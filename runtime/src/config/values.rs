@@ -12,6 +12,8 @@ pub(super) const TIB: u64 = 1 << 40;
 /// How long to spin before sleeping, in microseconds, while no processor is shared. About ten times what it costs
 /// to sleep and to be woken.
 pub(super) const SPIN_US: u64 = 100;
+/// With how many ranks a processor each still has its turn soon: 32 connect to all others well within half of the usual limits, 256 do not.
+pub(super) const PROMPT_RANKS_MAX: u64 = 32;
 /// Above this, non-temporal copies are assumed to help where the caches are not known.
 pub(super) const NONTEMPORAL_BYTES: u64 = 4 * MIB;
 /// Below, a copy around the caches only costs.

@@ -20,6 +20,7 @@ use std::io;
 use std::process::ExitCode;
 
 use longarm::config::{Config, ConfigError};
+use longarm::topology;
 use longarm_control::messages::CONTROL_FD_VARIABLE;
 use rustix::process::{Resource, Rlimit};
 
@@ -166,7 +167,6 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
 fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
     let mut config = Config::from_environment()?;
     config.debugger |= arguments.debug;
-    config.settle_debugger();
     for warning in config.warnings() {
         eprintln!("longarm: {warning}");
     }
@@ -178,6 +178,8 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         eprintln!("longarm: {told}");
     }
     let ranks_here = (0..plan.ranks()).filter(|rank| machines.is_here(plan.machine_of(*rank))).count() as u32;
+    config.settle_patience(ranks_here, topology::processors_allowed().len() as u32);
+    config.settle_debugger();
     // Where no rank is on this machine, the program need not be.
     let path = if ranks_here > 0 {
         program::find_program(program_of(arguments), std::env::var_os("PATH"))?
