@@ -37,10 +37,9 @@ setup: ## Install what is missing to build: a C compiler, rustfmt, clippy
 setup-verbs: setup
 	@tools/setup.sh verbs
 
-# Somebody waits for it: not optimised once more where crates are linked.
 demo: setup ## Run three example programs on real input, on one node and on two
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) build --locked --release -p longarm-launch -p longarm --bins --examples
-	tools/demo.sh "$(TARGET_DIR)/release/longarm" "$(TARGET_DIR)/release/examples" "$(DEMO_OUTPUT)"
+	$(CARGO) build --locked --profile demo -p longarm-launch -p longarm --bin longarm --example pagerank --example matmul --example heat
+	tools/demo.sh "$(TARGET_DIR)/demo/longarm" "$(TARGET_DIR)/demo/examples" "$(DEMO_OUTPUT)"
 
 test: setup-verbs ## Check format, lints, docs and rules, then run all tests and models
 	@tools/test.sh
