@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Makes a static and a shared library for C programs from a Rust archive.
 #
-#   build-library.sh ARCHIVE OUTPUT_FOLDER
+#   build-library.sh ARCHIVE OUTPUT_FOLDER [LIBRARY]
 #
 # ARCHIVE is liblongarm_armci.a, liblongarm_shmem.a or liblongarm_both.a, as cargo builds it; its name says which library
-# comes of it: libarmci, liblongarm_shmem (with the other names that programs look for) or liblongarm. What programs may
-# call stands in the exports.map of the interface; the library of both has the names of both.
+# comes of it: libarmci, liblongarm_shmem (with the other names that programs look for) or liblongarm. Of the archive of both any
+# comes that is named. What programs may call stands in the exports.map of the interface; the library of both has the names of both.
 #
 # The shared library is linked here and not by cargo, because cargo exports what Rust defines and nothing else: the weak
 # names ARMCI_X and shmem_x would be hidden. It is LIBRARY.so.VERSION, whose symbols for debuggers lie beside it in
@@ -13,26 +13,37 @@
 # OpenSHMEM, with which the major number goes up, also from 0.
 set -euo pipefail
 
-if [ $# -ne 2 ]; then
-    echo "usage: $0 ARCHIVE OUTPUT_FOLDER" >&2
+if [ $# -lt 2 ] || [ $# -gt 3 ]; then
+    echo "usage: $0 ARCHIVE OUTPUT_FOLDER [LIBRARY]" >&2
     exit 2
 fi
 archive=$1
 output=$2
 shims=$(cd "$(dirname "$0")" && pwd)
 
-other_names=
 case $(basename "$archive") in
-liblongarm_armci.a) package=longarm-armci library=libarmci exports=("$shims/armci/exports.map") ;;
-liblongarm_shmem.a)
-    package=longarm-shmem library=liblongarm_shmem exports=("$shims/shmem/exports.map")
-    other_names="libsma libopenshmem liboshmem"
-    ;;
-liblongarm_both.a)
-    package=longarm-both library=liblongarm exports=("$shims/armci/exports.map" "$shims/shmem/exports.map")
-    ;;
+liblongarm_armci.a) package=longarm-armci library=libarmci ;;
+liblongarm_shmem.a) package=longarm-shmem library=liblongarm_shmem ;;
+liblongarm_both.a) package=longarm-both library=${3:-liblongarm} ;;
 *)
     echo "build-library: $archive is none of liblongarm_armci.a, liblongarm_shmem.a and liblongarm_both.a" >&2
+    exit 2
+    ;;
+esac
+if [ "${3:-$library}" != "$library" ]; then
+    echo "build-library: $archive is for $library and not for $3" >&2
+    exit 2
+fi
+other_names=
+case $library in
+libarmci) exports=("$shims/armci/exports.map") ;;
+liblongarm_shmem)
+    exports=("$shims/shmem/exports.map")
+    other_names="libsma libopenshmem liboshmem"
+    ;;
+liblongarm) exports=("$shims/armci/exports.map" "$shims/shmem/exports.map") ;;
+*)
+    echo "build-library: there is no library $library; libarmci, liblongarm_shmem and liblongarm are made" >&2
     exit 2
     ;;
 esac

@@ -3,7 +3,7 @@
 #
 #   install.sh ARCHIVE FOLDER [PREFIX]
 #
-# ARCHIVE is liblongarm_shmem.a, as cargo builds it. Everything goes below FOLDER; PREFIX is what FOLDER will be called, where
+# ARCHIVE is liblongarm_shmem.a or liblongarm_both.a, as cargo builds it. Everything goes below FOLDER; PREFIX is what FOLDER will be called, where
 # that differs. The longarm command has to be in FOLDER/bin for oshrun.
 set -euo pipefail
 
@@ -16,7 +16,7 @@ archive=$1 folder=$2 prefix=${3:-$2}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml" | head -n 1)
 
 install -d "$folder/bin" "$folder/include/mpp" "$folder/lib/pkgconfig"
-"$here/../build-library.sh" "$archive" "$folder/lib"
+"$here/../build-library.sh" "$archive" "$folder/lib" liblongarm_shmem
 install -m 644 "$here"/include/*.h "$folder/include"
 install -m 644 "$here"/include/mpp/*.h "$folder/include/mpp"
 wrapper() {
