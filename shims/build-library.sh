@@ -3,9 +3,9 @@
 #
 #   build-library.sh ARCHIVE OUTPUT_FOLDER [LIBRARY]
 #
-# ARCHIVE is liblongarm_armci.a, liblongarm_shmem.a or liblongarm_both.a, as cargo builds it; its name says which library
-# comes of it: libarmci, liblongarm_shmem (with the other names that programs look for) or liblongarm. Of the archive of both any
-# comes that is named. What programs may call stands in the exports.map of the interface; the library of both has the names of both.
+# ARCHIVE, as cargo builds it, is liblongarm_armci.a, which makes libarmci, liblongarm_shmem.a, which makes liblongarm_shmem (with the
+# other names that programs look for), or liblongarm_both.a, which makes liblongarm, or whichever of the three LIBRARY names. What
+# programs may call stands in the exports.map of the interface; liblongarm has the names of both.
 #
 # The shared library is linked here and not by cargo, because cargo exports what Rust defines and nothing else: the weak
 # names ARMCI_X and shmem_x would be hidden. It is LIBRARY.so.VERSION, whose symbols for debuggers lie beside it in

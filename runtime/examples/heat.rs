@@ -1,6 +1,7 @@
 //! Heat in a plate: halo exchange by put with signal.
 //!
 //! ```text
+//! cargo build --release -p longarm --examples
 //! longarm run -n 4 --nodes 2 target/release/examples/heat --size 384 --steps 1500 --out pictures
 //! ```
 //!

@@ -1,6 +1,7 @@
 //! C = A · B by blocks: the pattern of NWChem and Global Arrays, where ranks fetch work instead of being given it.
 //!
 //! ```text
+//! cargo build --release -p longarm --examples
 //! longarm run -n 4 --nodes 2 target/release/examples/matmul --n 512 --block 64
 //! longarm run -n 4 --nodes 2 target/release/examples/matmul --a A.mtx --b B.mtx
 //! ```

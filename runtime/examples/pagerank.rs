@@ -1,6 +1,7 @@
 //! PageRank of the airports of the United States: where does a traveller end up who takes any flight, again and again?
 //!
 //! ```text
+//! cargo build --release -p longarm --examples
 //! longarm run -n 4 --nodes 2 target/release/examples/pagerank --top 10
 //! ```
 //!

@@ -24,7 +24,7 @@ use crate::topology;
 pub use interface::{InterfaceChoice, InterfaceName, NoInterfaceName};
 pub use values::{Config, NetworkChoice, OnDemandChoice, OnFailure, Origin, UnknownVariable};
 use values::{NONTEMPORAL_BYTES_MIN, PROMPT_RANKS_MAX, SPIN_US};
-use variables::{INTERFACE, LIMITS_ON_WAITS, NONTEMPORAL, SERVER_THREADS, SPIN, Slot, VARIABLES};
+use variables::{INTERFACE, NONTEMPORAL, SERVER_THREADS, SPIN, Slot, VARIABLES, WAIT_LIMITS};
 
 /// What all variables of longarm begin with.
 ///
@@ -161,20 +161,18 @@ impl Config {
 
     #[doc(hidden)]
     /// Decides for how long ranks wait for others before they take it for a fault, once the job is known: where many ranks share a processor,
-    /// in proportion to how many, for each of them waits that long for its turn. Other machines are taken to be as full as this one. What
-    /// is set by hand stays, and what is settled already.
-    pub fn settle_patience(&mut self, ranks_on_machine: u32, processors: u32) {
+    /// in proportion to how many, for each of them waits that long for its turn. Other machines are taken to be as full as this one. A value
+    /// set by hand stays.
+    pub fn settle_wait_limits(&mut self, ranks_on_machine: u32, processors: u32) {
         let ranks_each = u64::from(ranks_on_machine.div_ceil(processors.max(1)));
-        if ranks_each <= PROMPT_RANKS_MAX {
-            return;
-        }
-        for index in LIMITS_ON_WAITS {
-            let Slot::Number { field, .. } = VARIABLES[index].slot else { unreachable!("limits on waits are numbers") };
-            if self.origins[index] == Origin::Default {
-                let limit = field(self);
-                *limit = *limit * ranks_each / PROMPT_RANKS_MAX;
-                self.origins[index] = Origin::Measured;
+        for (index, variable) in VARIABLES.iter().enumerate() {
+            let Slot::Number { field, max, .. } = variable.slot else { continue };
+            if !WAIT_LIMITS.contains(&variable.name) || self.origins[index].is_by_hand() {
+                continue;
             }
+            let built_in = *field(&mut Config::default());
+            *field(self) = (built_in * ranks_each.max(PROMPT_RANKS_MAX) / PROMPT_RANKS_MAX).min(max);
+            self.origins[index] = if ranks_each > PROMPT_RANKS_MAX { Origin::Measured } else { Origin::Default };
         }
     }
 
@@ -460,23 +458,25 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_patience_where_many_share_a_processor_unless_it_is_set_by_hand() {
+    fn ranks_wait_longer_for_others_where_many_share_a_processor_unless_set_by_hand() {
         let limits = |variables: &[(&str, &str)], ranks, processors| {
             let mut config = read(variables).unwrap();
-            config.settle_patience(ranks, processors);
-            config.settle_patience(ranks, processors);
+            config.settle_wait_limits(999, 1);
+            config.settle_wait_limits(ranks, processors);
             let seconds = [config.connect_timeout_s, config.reconnect_s, config.watchdog_s];
-            (seconds, config.silence_ms, config.handshake_timeout_ms)
+            let origin = entry(&config, "LONGARM_RECONNECT_S").origin;
+            (seconds, config.silence_ms, config.handshake_timeout_ms, origin)
         };
-        let usual = ([10, 10, 10], 750, 2000);
+        let usual = ([10, 10, 10], 750, 2000, Origin::Default);
         assert_eq!(limits(&[], 64, 2), usual);
         assert_eq!(limits(&[], 512, 16), usual);
-        assert_eq!(limits(&[], 96, 2), ([15, 15, 15], 1125, 3000));
-        assert_eq!(limits(&[], 512, 2), ([80, 80, 80], 6000, 16_000));
+        assert_eq!(limits(&[], 32, 0), usual);
+        assert_eq!(limits(&[], 65, 2), ([10, 10, 10], 773, 2062, Origin::Measured));
+        assert_eq!(limits(&[], 512, 2), ([80, 80, 80], 6000, 16_000, Origin::Measured));
+        assert_eq!(limits(&[], 1_000_000, 1), ([3600, 86_400, 86_400], 3_600_000, 600_000, Origin::Measured));
         let by_hand = [("LONGARM_SILENCE_MS", "600"), ("LONGARM_RECONNECT_S", "0"), ("LONGARM_WATCHDOG_S", "7")];
-        assert_eq!(limits(&by_hand, 512, 2), ([80, 0, 7], 600, 16_000));
-        let names = ["CONNECT_TIMEOUT_S", "RECONNECT_S", "SILENCE_MS", "HANDSHAKE_TIMEOUT_MS", "WATCHDOG_S"];
-        assert_eq!(LIMITS_ON_WAITS.map(|index| VARIABLES[index].name), names.map(|name| format!("LONGARM_{name}")));
+        assert_eq!(limits(&by_hand, 512, 2), ([80, 0, 7], 600, 16_000, Origin::Environment));
+        assert!(WAIT_LIMITS.iter().all(|name| VARIABLES.iter().any(|variable| variable.name == *name)));
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn settle(config: &mut Config, start: &Start) -> Result<(), InitError> {
     let nodes = start.node_of_rank.iter().max().map_or(1, |last| last.saturating_add(1));
     let nodes_on_machine = nodes.div_ceil(start.machines.max(1));
     config.settle_server_threads(start.ranks_on_machine, nodes_on_machine, start.processors.len() as u32);
-    config.settle_patience(start.ranks_on_machine, start.processors.len() as u32);
+    config.settle_wait_limits(start.ranks_on_machine, start.processors.len() as u32);
     config.settle_debugger();
     longarm_memory::set_nontemporal_bytes_min(config.nontemporal_bytes as usize);
     if !start.is_sound() {

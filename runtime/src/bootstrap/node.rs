@@ -20,7 +20,8 @@ use crate::config::Config;
 use crate::error::InitError;
 use crate::stage::Stage;
 
-/// How much longer than a rank calls again the server keeps its place in the queue of a mutex.
+/// How much longer than a rank may take to notice that its connection is broken, and to call again, the server keeps its place in the queue
+/// of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
 
 /// How long the server's thread, beside ranks that compute, and those of its crew look for work at most, however long ranks look.
@@ -188,7 +189,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
         door: door.clone(),
         half_open_max: options.config.half_open_max as usize,
         handshake_timeout_ms: options.config.handshake_timeout_ms,
-        session_keep_ms: options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
+        session_keep_ms: options.config.silence_ms + options.config.reconnect_s * 1000 + SESSION_SPARE_MS,
         encrypted: options.config.encrypt,
         costs: costs(),
         remote_memory: options.netmod.remote_memory(),

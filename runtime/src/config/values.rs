@@ -12,7 +12,8 @@ pub(super) const TIB: u64 = 1 << 40;
 /// How long to spin before sleeping, in microseconds, while no processor is shared. About ten times what it costs
 /// to sleep and to be woken.
 pub(super) const SPIN_US: u64 = 100;
-/// With how many ranks a processor each still has its turn soon: 32 connect to all others well within half of the usual limits, 256 do not.
+/// Up to so many ranks a processor the built-in limits on waiting hold: 32 connect to all others in less than half of them, 256 do not
+/// (`longarm-scale contact`).
 pub(super) const PROMPT_RANKS_MAX: u64 = 32;
 /// Above this, non-temporal copies are assumed to help where the caches are not known.
 pub(super) const NONTEMPORAL_BYTES: u64 = 4 * MIB;
@@ -22,7 +23,8 @@ pub(super) const NONTEMPORAL_BYTES_MIN: u64 = 4 * KIB;
 /// How many variables there are.
 pub(super) const VARIABLE_COUNT: usize = 39;
 
-/// The value of every variable. All ranks of a job have the same.
+/// The value of every variable. All ranks of a job have the same, but for what follows from their own machine: how long they spin, how many
+/// threads a server has, from which size copies go around the caches, and how long they wait for others.
 ///
 /// ```
 /// use longarm::config::Config;

@@ -47,8 +47,14 @@ const SERVER_THREADS_MAX: u64 = 64;
 pub(super) const SPIN: usize = 16;
 pub(super) const SERVER_THREADS: usize = 17;
 pub(super) const NONTEMPORAL: usize = 18;
-/// `LONGARM_CONNECT_TIMEOUT_S`, `LONGARM_RECONNECT_S`, `LONGARM_SILENCE_MS`, `LONGARM_HANDSHAKE_TIMEOUT_MS` and `LONGARM_WATCHDOG_S`.
-pub(super) const LIMITS_ON_WAITS: [usize; 5] = [19, 20, 21, 24, 32];
+/// What bounds how long a rank waits for others. See [`Config::settle_wait_limits`].
+pub(super) const WAIT_LIMITS: [&str; 5] = [
+    "LONGARM_CONNECT_TIMEOUT_S",
+    "LONGARM_RECONNECT_S",
+    "LONGARM_SILENCE_MS",
+    "LONGARM_HANDSHAKE_TIMEOUT_MS",
+    "LONGARM_WATCHDOG_S",
+];
 
 /// The table.
 pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [

@@ -111,7 +111,7 @@ fn by_wrapper() -> Result<(), Failed> {
     let profile = profile_folder()?;
     let shims = here().join("..");
     let mut install = Command::new(shims.join("shmem/install.sh"));
-    succeed(install.arg(profile.join("liblongarm_shmem.a")).arg(&prefix))?;
+    succeed(install.arg(profile.join("liblongarm_both.a")).arg(&prefix))?;
     let mut build = Command::new(shims.join("build-library.sh"));
     succeed(build.arg(profile.join("liblongarm_both.a")).arg(prefix.join("lib")))?;
     let program = prefix.join("mixed");
@@ -151,18 +151,17 @@ fn compiled(compiler: &str, arguments: &[&str], name: &str) -> Result<PathBuf, S
     Ok(program)
 }
 
-/// Where the libraries are, made anew for this run.
+/// Where the libraries are, made anew for this run as `make install` makes them.
 fn folder() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        let libraries = ["-p", "longarm-both", "-p", "longarm-armci", "-p", "longarm-shmem", "--lib"];
-        built::build(&[&libraries[..], &["-p", "longarm-launch", "--bin", "longarm"]].concat())?;
+        built::build(&["-p", "longarm-both", "--lib", "-p", "longarm-launch", "--bin", "longarm"])?;
         let profile = profile_folder()?;
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mixed");
         let _ = std::fs::remove_dir_all(&folder);
-        for shim in ["both", "armci", "shmem"] {
+        for library in ["liblongarm", "libarmci", "liblongarm_shmem"] {
             let mut script = Command::new(here().join("../build-library.sh"));
-            succeed(script.arg(profile.join(format!("liblongarm_{shim}.a"))).arg(&folder))?;
+            succeed(script.arg(profile.join("liblongarm_both.a")).arg(&folder).arg(library))?;
         }
         Ok(folder)
     });

@@ -178,7 +178,7 @@ fn launch(arguments: &RunArguments) -> Result<i32, RunError> {
         eprintln!("longarm: {told}");
     }
     let ranks_here = (0..plan.ranks()).filter(|rank| machines.is_here(plan.machine_of(*rank))).count() as u32;
-    config.settle_patience(ranks_here, topology::processors_allowed().len() as u32);
+    config.settle_wait_limits(ranks_here, topology::processors_allowed().len() as u32);
     config.settle_debugger();
     // Where no rank is on this machine, the program need not be.
     let path = if ranks_here > 0 {
