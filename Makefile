@@ -105,7 +105,7 @@ INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs
 INSTALL_LIBRARY_FEATURES := --features verbs
 endif
 
-# All three C libraries are made from one archive, so that it pays to optimise it as a whole (fat): libarmci.so is a tenth smaller for it. Cargo
+# All three C libraries are made from one archive, so that it pays to optimise it as a whole (fat): libarmci.so is 8 % smaller for it. Cargo
 # optimises across crates only what is built as nothing but an archive, and takes the profile for fat only with all crates built again.
 INSTALL_ARCHIVE = $(TARGET_DIR)/release/liblongarm_both.a
 # Without it, as tests are built, the crates hold nothing that could be optimised once more.

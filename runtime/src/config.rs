@@ -165,13 +165,13 @@ impl Config {
     /// set by hand stays.
     pub fn settle_wait_limits(&mut self, ranks_on_machine: u32, processors: u32) {
         let ranks_each = u64::from(ranks_on_machine.div_ceil(processors.max(1)));
+        let mut built_in = Config::default();
         for (index, variable) in VARIABLES.iter().enumerate() {
             let Slot::Number { field, max, .. } = variable.slot else { continue };
             if !WAIT_LIMITS.contains(&variable.name) || self.origins[index].is_by_hand() {
                 continue;
             }
-            let built_in = *field(&mut Config::default());
-            *field(self) = (built_in * ranks_each.max(PROMPT_RANKS_MAX) / PROMPT_RANKS_MAX).min(max);
+            *field(self) = (*field(&mut built_in) * ranks_each.max(PROMPT_RANKS_MAX) / PROMPT_RANKS_MAX).min(max);
             self.origins[index] = if ranks_each > PROMPT_RANKS_MAX { Origin::Measured } else { Origin::Default };
         }
     }

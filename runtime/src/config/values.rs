@@ -12,8 +12,8 @@ pub(super) const TIB: u64 = 1 << 40;
 /// How long to spin before sleeping, in microseconds, while no processor is shared. About ten times what it costs
 /// to sleep and to be woken.
 pub(super) const SPIN_US: u64 = 100;
-/// Up to so many ranks a processor the built-in limits on waiting hold: 32 connect to all others in less than half of them, 256 do not
-/// (`longarm-scale contact`).
+/// Up to so many ranks a processor the built-in limits on waiting hold. 64 ranks on two processors connect to all others within a second; 512
+/// with routers and 1,024 without them ran into the limits (`longarm-scale contact`).
 pub(super) const PROMPT_RANKS_MAX: u64 = 32;
 /// Above this, non-temporal copies are assumed to help where the caches are not known.
 pub(super) const NONTEMPORAL_BYTES: u64 = 4 * MIB;
