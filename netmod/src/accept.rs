@@ -19,8 +19,8 @@ use longarm_proto::{
 
 use crate::encrypted::{self, KEY_BYTES, KeyError, Keys, carrying_frames};
 use crate::exchange::{HandshakeIn, HandshakeOut};
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
 use crate::traits::Link;
 
 /// Why a peer was not let in. Its link is closed.
@@ -150,6 +150,11 @@ impl Acceptor {
     /// What to sleep on between polls, if the link has it.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().and_then(|link| link.descriptor())
+    }
+
+    /// What to watch between polls; `None` once decided.
+    pub(crate) fn link(&self) -> Option<&dyn Link> {
+        self.link.as_deref()
     }
 
     /// What [`Acceptor::poll`] waits for.

@@ -9,8 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::{Interest, timespec};
+use crate::poller::timespec;
 
 /// More seconds than any caller waits, and few enough that the kernel can add them to its clock.
 const DEADLINE_SECONDS_MAX: u64 = 1 << 30;
@@ -105,7 +106,7 @@ fn poll_uninterrupted(sources: &mut [PollFd<'_>], timeout: Option<&Timespec>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poller::Waker;
+    use crate::waker::Waker;
 
     #[test]
     fn an_alarm_of_no_time_rings_although_the_source_is_ready() {

@@ -20,8 +20,9 @@ use longarm_proto::{Identity, NodeId, Secret, Session};
 use parking_lot::Mutex;
 
 use crate::dial::{Caller, CallerStep, DialError, Introduction};
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::{Interest, Poller};
+use crate::poller::Poller;
 use crate::traits::Netmod;
 
 /// How long an attempt may be silent before the next one is made beside it. Longer than one within a building takes, and than a

@@ -14,8 +14,8 @@ use longarm_proto::{
 use crate::alarm::{Alarm, Wake};
 use crate::encrypted::{KEY_BYTES, KeyError, KeyOffer, Keys, carrying_frames};
 use crate::exchange::{HandshakeIn, HandshakeOut};
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
 use crate::traits::{Link, Netmod};
 
 /// Why no proven connection came about. No frame was sent in any case.

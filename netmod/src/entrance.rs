@@ -25,7 +25,8 @@ use longarm_proto::{Identity, Reception, Session};
 use slab::Slab;
 
 use crate::accept::{Acceptor, AcceptorStep, Admission};
-use crate::poller::{Interest, Poller};
+use crate::interest::Interest;
+use crate::poller::Poller;
 use crate::refusals::Refusals;
 use crate::traits::{Link, Listener};
 
@@ -217,6 +218,20 @@ impl Entrance {
         moved
     }
 
+    /// As [`Listener::cork`].
+    pub fn cork(&mut self) {
+        if let Some(listener) = &mut self.listener {
+            listener.cork();
+        }
+    }
+
+    /// As [`Listener::uncork`].
+    pub fn uncork(&mut self) {
+        if let Some(listener) = &mut self.listener {
+            listener.uncork();
+        }
+    }
+
     /// Goes on with one handshake. True if anything moved.
     pub fn look(&mut self, number: usize, now_ms: u64) -> bool {
         let Some(waiting) = self.waiting.get_mut(number) else { return false };
@@ -235,9 +250,7 @@ impl Entrance {
             }
             AcceptorStep::Admitted { link, identity, session } => {
                 self.remove(number);
-                if let Some(descriptor) = link.descriptor() {
-                    let _ = self.poller.remove(descriptor);
-                }
+                let _ = self.poller.remove_link(&*link);
                 self.steps.push_back(EntranceStep::Admitted { link, identity, session });
                 true
             }
@@ -283,9 +296,7 @@ impl Entrance {
         }
         let entry = self.waiting.vacant_entry();
         let number = entry.key();
-        if let Some(descriptor) = link.descriptor()
-            && self.poller.add(descriptor, self.tokens.waiting | number as u64, Interest::READABLE).is_err()
-        {
+        if self.poller.add_link(&*link, self.tokens.waiting | number as u64, Interest::READABLE).is_err() {
             return;
         }
         let deadline_ms = now_ms + self.options.handshake_timeout_ms;
@@ -302,8 +313,8 @@ impl Entrance {
         let waiting = &mut self.waiting[number];
         let interest = waiting.acceptor.interest();
         if interest != waiting.watched
-            && let Some(descriptor) = waiting.acceptor.descriptor()
-            && self.poller.modify(descriptor, self.tokens.waiting | number as u64, interest).is_ok()
+            && let Some(link) = waiting.acceptor.link()
+            && self.poller.modify_link(link, self.tokens.waiting | number as u64, interest).is_ok()
         {
             waiting.watched = interest;
         }
@@ -339,8 +350,8 @@ impl Entrance {
     fn remove(&mut self, number: usize) {
         let waiting = self.waiting.remove(number);
         self.order.remove(&(waiting.since_ms, number));
-        if let Some(descriptor) = waiting.acceptor.descriptor() {
-            let _ = self.poller.remove(descriptor);
+        if let Some(link) = waiting.acceptor.link() {
+            let _ = self.poller.remove_link(link);
         }
         // Who waits outside is not announced again where the listener was driven meanwhile.
         self.comes_again |= self.is_full && self.listener.is_some();

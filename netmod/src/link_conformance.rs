@@ -6,8 +6,8 @@ use std::thread;
 use longarm_memory::{Region, RegionMut};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
 use crate::traits::{Link, Listener, Netmod};
 
 /// The test pattern repeats after a prime, so that no power of two hides a part that is missing or doubled.

@@ -1,4 +1,4 @@
-//! What a loop sleeps on: an epoll instance behind a safe wrapper, and an eventfd to wake it from another thread.
+//! What a loop sleeps on: an epoll instance behind a safe wrapper.
 //!
 //! Level-triggered throughout: a reader that leaves bytes behind is told again. A [`Poller`] can be put into another one. It
 //! does not own what it watches; a descriptor that is closed leaves by itself unless somebody holds a duplicate.
@@ -6,54 +6,27 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+
+use crate::interest::{Interest, Ready};
+use crate::signal::Signals;
 
 /// Events fetched by one wait. What is over comes with the next one, as nothing is lost when level-triggered.
 const EVENTS_PER_WAIT_MAX: usize = 64;
 
-/// What to be told about a descriptor. With neither set, only errors and hang-ups are told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Interest {
-    /// Tell when there is something to read, or the end of the stream.
-    pub readable: bool,
-    /// Tell when there is room to write.
-    pub writable: bool,
-}
+/// The token of the descriptor by which raised signals end a wait; nobody is told of it.
+const SIGNALS: u64 = u64::MAX;
 
-impl Interest {
-    /// Reading only.
-    pub const READABLE: Self = Self { readable: true, writable: false };
-    /// Writing only.
-    pub const WRITABLE: Self = Self { readable: false, writable: true };
-    /// Reading and writing.
-    pub const BOTH: Self = Self { readable: true, writable: true };
-
-    fn flags(self) -> epoll::EventFlags {
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, self.readable);
-        flags.set(epoll::EventFlags::OUT, self.writable);
-        flags
-    }
-}
-
-/// A descriptor that can go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ready {
-    /// The number that was given with the descriptor.
-    pub token: u64,
-    /// A read will not block: bytes, end of stream, or an error to fetch.
-    pub readable: bool,
-    /// A write will not block: room, or an error to fetch.
-    pub writable: bool,
-}
-
-/// Watches many descriptors at once.
+/// Watches many descriptors at once, and [signals](crate::Signal).
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
+    /// Made with the first signal.
+    signals: OnceLock<Arc<Signals>>,
 }
 
 impl Poller {
@@ -62,7 +35,7 @@ impl Poller {
     /// # Errors
     /// The system's, when descriptors or memory run out.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, signals: OnceLock::new() })
     }
 
     /// Starts to watch `source`. `token` comes back with every event of it.
@@ -104,71 +77,46 @@ impl Poller {
         loop {
             match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
                 Ok((ready, _)) => {
+                    let had = ready.len();
                     out.extend(ready.iter().map(|event| Ready::from_event(*event)));
-                    return Ok(());
+                    out.retain(|ready| ready.token != SIGNALS);
+                    if out.len() == had {
+                        return Ok(());
+                    }
                 }
-                Err(Errno::INTR) if timeout.is_none() => {}
+                Err(Errno::INTR) if timeout.is_none() => continue,
                 Err(Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
+            // They are rung for until none is raised, so that they are looked at whenever there are some.
+            if let Some(signals) = self.signals.get() {
+                signals.append_ready(out, EVENTS_PER_WAIT_MAX);
+            }
+            // Those that were raised may have been lowered since.
+            if !out.is_empty() || timeout.is_some() {
+                return Ok(());
+            }
         }
+    }
+
+    /// What it watches beside descriptors.
+    pub(crate) fn signals(&self) -> io::Result<&Arc<Signals>> {
+        if let Some(signals) = self.signals.get() {
+            return Ok(signals);
+        }
+        let signals = Arc::new(Signals::new()?);
+        let is_first = self.signals.set(Arc::clone(&signals)).is_ok();
+        let signals = self.signals.get().expect("set by now");
+        if is_first {
+            self.add(signals.descriptor(), SIGNALS, Interest::READABLE)?;
+        }
+        Ok(signals)
     }
 }
 
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-impl Ready {
-    fn from_event(event: epoll::Event) -> Self {
-        let (flags, data) = (event.flags, event.data);
-        // An error or a hang-up is found by whoever next reads or writes, so it counts as both.
-        let over = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
-        Self {
-            token: data.u64(),
-            readable: over || flags.contains(epoll::EventFlags::IN),
-            writable: over || flags.contains(epoll::EventFlags::OUT),
-        }
-    }
-}
-
-/// Wakes a [`Poller`] from any thread. Any number of wakes before a clear count as one.
-#[derive(Debug)]
-pub struct Waker {
-    event: OwnedFd,
-}
-
-impl Waker {
-    /// A waker that nobody has used yet.
-    ///
-    /// # Errors
-    /// The system's, when descriptors or memory run out.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
-    }
-
-    /// Makes [`Waker::descriptor`] readable until the next clear. Never blocks.
-    pub fn wake(&self) {
-        match rustix::io::write(&self.event, &1_u64.to_ne_bytes()) {
-            // A full counter is as readable as it can be.
-            Ok(_) | Err(Errno::AGAIN) => {}
-            Err(errno) => panic!("an eventfd of our own refuses a write: {errno}"),
-        }
-    }
-
-    /// Makes the descriptor silent again. Clear first and look for work after it, so that no wake is missed.
-    pub fn clear(&self) {
-        match rustix::io::read(&self.event, &mut [0; size_of::<u64>()]) {
-            Ok(_) | Err(Errno::AGAIN) => {}
-            Err(errno) => panic!("an eventfd of our own refuses a read: {errno}"),
-        }
-    }
-
-    /// What to give to [`Poller::add`], with [`Interest::READABLE`].
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
     }
 }
 
@@ -180,6 +128,7 @@ pub(crate) fn timespec(time: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waker::Waker;
 
     fn ready_now(poller: &Poller) -> Vec<Ready> {
         let mut out = vec![Ready { token: 99, readable: true, writable: true }];

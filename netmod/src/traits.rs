@@ -10,8 +10,9 @@ use std::sync::Arc;
 use longarm_memory::{Region, RegionMut};
 
 use crate::direct::{DirectAccess, NoDeviceRmw, RemoteMemory};
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
+use crate::signal::Signal;
 
 /// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
 ///
@@ -81,6 +82,12 @@ pub trait Link: Send {
     /// has to try again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
+    /// What announces the same inside this process, without a descriptor, on links that have that: pollers prefer it
+    /// ([`Poller::add_link`](crate::Poller::add_link)). It is raised while what was last asked for by [`Link::awaits`] is there.
+    fn signal(&self) -> Option<&Signal> {
+        None
+    }
+
     /// What to watch the descriptor for in order to be told of what is `wanted`. A descriptor that stands for several others
     /// becomes readable for everything.
     fn awaits(&self, wanted: Interest) -> Interest {
@@ -105,6 +112,13 @@ pub trait Listener: Send {
     fn drive(&mut self) -> bool {
         false
     }
+
+    /// Between this and [`Listener::uncork`] links that were accepted here may keep what is sent over them, in order to send it together:
+    /// for who sends over many of them in one turn. Says nothing of what they receive.
+    fn cork(&mut self) {}
+
+    /// Sends what was kept, and keeps nothing any more.
+    fn uncork(&mut self) {}
 
     /// What to sleep on until a peer connects, or `None` where there is nothing to sleep on.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;

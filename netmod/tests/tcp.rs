@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::thread;
+use std::time::Duration;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{Congestion, Interest, Link, LinkError, Listener, Netmod, Poller, SocketBuffers, Tcp, TcpOptions};
@@ -39,6 +40,9 @@ fn sockets_of_both_ends_are_set_up_alike() {
         let socket = link.descriptor().unwrap();
         assert!(sockopt::tcp_nodelay(socket).unwrap());
         assert!(sockopt::socket_keepalive(socket).unwrap());
+        let intervals = (sockopt::tcp_keepidle(socket).unwrap(), sockopt::tcp_keepintvl(socket).unwrap());
+        assert_eq!(intervals, (Duration::from_secs(10), Duration::from_secs(5)));
+        assert_eq!(sockopt::tcp_keepcnt(socket).unwrap(), 4);
         assert!(rustix::io::fcntl_getfd(socket).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         assert!(rustix::fs::fcntl_getfl(socket).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
         // Linux doubles what it is asked for.

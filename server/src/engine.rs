@@ -359,6 +359,13 @@ impl Engine {
     }
 
     fn turn_looking(&mut self, now_ms: u64, look: Look<'_>) -> bool {
+        self.cork();
+        let progress = self.turn_corked(now_ms, look);
+        self.uncork();
+        progress
+    }
+
+    fn turn_corked(&mut self, now_ms: u64, look: Look<'_>) -> bool {
         self.turns = self.turns.wrapping_add(1);
         self.now_ms = now_ms;
         let sent_large = std::mem::take(&mut self.sent_large);
@@ -503,10 +510,9 @@ impl Engine {
             Interest { readable: peer.connection.wants_input(), writable: !peer.connection.replies.is_sent() };
         if interest != peer.interest
             && let Some(link) = peer.connection.link()
-            && let Some(descriptor) = link.descriptor()
         {
             peer.interest = interest;
-            if let Err(error) = self.poller.modify(descriptor, CONNECTION | number as u64, link.awaits(interest)) {
+            if let Err(error) = self.poller.modify_link(link, CONNECTION | number as u64, link.awaits(interest)) {
                 tracing::error!(%error, "cannot watch a connection");
             }
         }

@@ -7,8 +7,9 @@ use longarm_memory::{Region, RegionMut};
 use super::keys::Keys;
 use super::receiver::Receiver;
 use super::sender::Sender;
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
+use crate::signal::Signal;
 use crate::traits::Link;
 
 /// See the module above.
@@ -73,6 +74,10 @@ impl Link for SealedLink {
 
     fn stands_alone(&self) -> bool {
         self.link.stands_alone()
+    }
+
+    fn signal(&self) -> Option<&Signal> {
+        self.link.signal()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

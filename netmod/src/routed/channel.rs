@@ -7,8 +7,9 @@ use longarm_memory::RegionMut;
 use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
 
 use super::table::TrunkKey;
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::{Interest, Waker};
+use crate::signal::Signal;
 
 /// What a router knows of a channel.
 pub(super) struct Channel {
@@ -39,9 +40,8 @@ pub(super) struct Here {
     pub(super) input: Buffer,
     /// Why nothing more comes behind that.
     pub(super) over: Option<LinkError>,
-    /// Readable while there is something to do of what is wanted.
-    signal: Arc<Waker>,
-    is_raised: bool,
+    /// Raised while there is something to do of what is wanted.
+    signal: Arc<Signal>,
     wanted: Interest,
 }
 
@@ -86,14 +86,10 @@ impl Channel {
         let readable = here.wanted.readable && !here.input.is_empty();
         let writable = here.wanted.writable && can_send;
         let over = here.over.is_some() && here.wanted != Interest::default();
-        let raise = readable || writable || over;
-        if raise != here.is_raised {
-            here.is_raised = raise;
-            if raise {
-                here.signal.wake();
-            } else {
-                here.signal.clear();
-            }
+        if readable || writable || over {
+            here.signal.raise();
+        } else {
+            here.signal.lower();
         }
     }
 }
@@ -110,16 +106,11 @@ impl Neighbour {
 }
 
 impl Here {
-    pub(super) fn new() -> std::io::Result<(Here, Arc<Waker>)> {
-        let signal = Arc::new(Waker::new()?);
-        let here = Here {
-            input: Buffer::default(),
-            over: None,
-            signal: Arc::clone(&signal),
-            is_raised: false,
-            wanted: Interest::READABLE,
-        };
-        Ok((here, signal))
+    pub(super) fn new() -> (Here, Arc<Signal>) {
+        let signal = Arc::new(Signal::default());
+        let here =
+            Here { input: Buffer::default(), over: None, signal: Arc::clone(&signal), wanted: Interest::READABLE };
+        (here, signal)
     }
 
     pub(super) fn want(&mut self, wanted: Interest) {

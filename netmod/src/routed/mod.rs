@@ -84,7 +84,7 @@ impl Netmod for Routed {
         if is_first {
             *here = Arc::downgrade(&router);
         }
-        Ok(Box::new(RoutedListener { router, poller, address }))
+        Ok(Box::new(RoutedListener { router, poller, address, is_corked: false }))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
@@ -101,6 +101,7 @@ struct RoutedListener {
     router: Arc<Mutex<Router>>,
     poller: Arc<Poller>,
     address: String,
+    is_corked: bool,
 }
 
 impl Listener for RoutedListener {
@@ -111,6 +112,18 @@ impl Listener for RoutedListener {
     fn drive(&mut self) -> bool {
         self.router.lock().drive();
         true
+    }
+
+    fn cork(&mut self) {
+        if !std::mem::replace(&mut self.is_corked, true) {
+            self.router.lock().cork();
+        }
+    }
+
+    fn uncork(&mut self) {
+        if std::mem::take(&mut self.is_corked) {
+            self.router.lock().uncork();
+        }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -124,6 +137,7 @@ impl Listener for RoutedListener {
 
 impl Drop for RoutedListener {
     fn drop(&mut self) {
+        self.uncork();
         self.router.lock().stop_listening();
     }
 }

@@ -10,9 +10,9 @@ use longarm_memory::{Region, RegionMut};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::interest::Interest;
 use crate::link_error::{LinkError, moved};
 use crate::own_user::is_of_own_user;
-use crate::poller::Interest;
 use crate::traits::Link;
 
 /// Bytes of the longest address.

@@ -25,8 +25,11 @@ use crate::alarm::Alarm;
 use crate::calls::Calls;
 use crate::clock::CoarseClock;
 use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
+use crate::interest::{Interest, Ready};
 use crate::link_error::LinkError;
-use crate::poller::{Interest, Poller, Ready, Waker};
+use crate::poller::Poller;
+use crate::signal::Signal;
+use crate::waker::Waker;
 
 const LISTENER: u64 = 0;
 const NEIGHBOURS: u64 = 1;
@@ -73,7 +76,7 @@ impl Ended {
 
 /// Who has come, and waits to be taken in by the server.
 enum Arrived {
-    Channel { key: ChannelKey, signal: Arc<Waker>, name: String },
+    Channel { key: ChannelKey, signal: Arc<Signal>, name: String },
     Neighbour(NeighbourLink),
 }
 
@@ -109,6 +112,10 @@ pub(super) struct Router {
     touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
     holding: Vec<TrunkKey>,
+    /// How many turns, of the server and within them of its own, keep what trunks have to send for their ends.
+    corks: u32,
+    /// Trunks that have something to send then.
+    corked: Vec<TrunkKey>,
     /// The channel whose owner looks by itself.
     attended: Option<ChannelKey>,
     scratch: Box<[u8]>,
@@ -162,6 +169,8 @@ impl Router {
             slowest_of: HashMap::new(),
             touched: Vec::new(),
             holding: Vec::new(),
+            corks: 0,
+            corked: Vec::new(),
             attended: None,
             scratch: vec![0; longarm_proto::TRUNK_DATA_BYTES_MAX].into_boxed_slice(),
         };
@@ -211,6 +220,12 @@ impl Router {
 
     /// Does what there is to do, a bounded amount, for a server that takes nobody in now.
     pub(super) fn drive(&mut self) {
+        self.cork();
+        self.drive_corked();
+        self.uncork();
+    }
+
+    fn drive_corked(&mut self) {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = self.poller.wait(&mut ready, Some(Duration::ZERO)) {
             tracing::error!(%error, "cannot ask which connections of the router are ready");
@@ -244,6 +259,24 @@ impl Router {
                 self.waker.wake();
             }
         }
+    }
+
+    /// From now on what trunks have to send is kept, so that what comes of one turn goes out together.
+    pub(super) fn cork(&mut self) {
+        self.corks += 1;
+    }
+
+    /// The end of what [`Router::cork`] has begun.
+    pub(super) fn uncork(&mut self) {
+        self.corks -= 1;
+        if self.corks > 0 {
+            return;
+        }
+        while let Some(trunk_key) = self.corked.pop() {
+            // One that has ended meanwhile has left its key to another one or to nobody, and either is well.
+            self.flush(trunk_key);
+        }
+        self.settle();
     }
 
     /// Has the next turn look at a trunk, whatever its descriptor says.
@@ -295,7 +328,7 @@ impl Router {
         trunk.channels.remove(&channel.number);
         trunk.starved.retain(|starved| *starved != key);
         trunk.say(channel.number, TrunkRecord::Close);
-        self.flush(trunk_key);
+        self.send_out(trunk_key);
     }
 
     /// A trunk is over, and so are its channels.

@@ -18,8 +18,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::*;
 use crate::conformance;
 use crate::dial::{Introduction, connect_authenticated};
-use crate::poller::{Interest, Waker};
+use crate::interest::Interest;
 use crate::tcp::{Tcp, TcpOptions};
+use crate::waker::Waker;
 
 /// Drives a router as a node's server does.
 struct Driver {
@@ -287,6 +288,15 @@ fn hear(link: &mut dyn Link) -> Result<TrunkHeader, LinkError> {
     Ok(TrunkHeader::decode(&bytes).unwrap())
 }
 
+/// Takes so many bytes of data.
+fn skip(link: &mut dyn Link, bytes: usize) {
+    let mut data = vec![0; bytes];
+    let mut had = 0;
+    while had < bytes {
+        had += link.receive(&[RegionMut::from_slice(&mut data[had..])]).unwrap();
+    }
+}
+
 #[test]
 fn a_trunk_that_breaks_the_protocol_is_hung_up_on() {
     let data = [7; 100];
@@ -431,6 +441,49 @@ fn what_a_link_has_taken_in_while_it_sent_is_looked_at_in_the_next_turn() {
     assert_eq!(first.send(&[Region::from_slice(b"word")]).unwrap(), 4);
     assert!(await_turn(&*listener, Some(&now)), "the server would sleep over it");
     next_channel(&mut listener);
+}
+
+#[test]
+fn what_a_server_sends_in_one_turn_over_several_channels_goes_out_at_its_end() {
+    let (called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    let Called { mut listener, _driver: driver, .. } = called;
+    let mut channels = Vec::new();
+    for channel in 1..=3 {
+        say(&mut *link, channel, TrunkRecord::Open, &[]);
+        assert_eq!(hear(&mut *link).unwrap().record, TrunkRecord::Opened);
+        channels.push(loop {
+            match listener.accept().unwrap() {
+                Some(channel) => break channel,
+                None => std::thread::yield_now(),
+            }
+        });
+    }
+    drop(driver);
+    listener.cork();
+    for channel in &mut channels {
+        assert_eq!(channel.send(&[Region::from_slice(b"word")]).unwrap(), 4);
+    }
+    let mut bytes = [0; 3 * (TRUNK_HEADER_BYTES + 4)];
+    assert_eq!(link.receive(&[RegionMut::from_slice(&mut bytes)]).unwrap(), 0, "it waits for the others");
+    // What is long goes out at once, behind what was said before.
+    let long = vec![7; 10_000];
+    assert_eq!(channels[0].send(&[Region::from_slice(&long)]).unwrap(), long.len());
+    for channel in 1..=3 {
+        assert_eq!(
+            hear(&mut *link).unwrap(),
+            TrunkHeader { channel: ChannelNumber(channel), record: TrunkRecord::Data(4) }
+        );
+        skip(&mut *link, 4);
+    }
+    assert_eq!(hear(&mut *link).unwrap().record, TrunkRecord::Data(10_000));
+    skip(&mut *link, 10_000);
+    assert_eq!(channels[2].send(&[Region::from_slice(b"more")]).unwrap(), 4);
+    listener.uncork();
+    assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(3), record: TrunkRecord::Data(4) });
+    skip(&mut *link, 4);
+    assert_eq!(channels[1].send(&[Region::from_slice(b"last")]).unwrap(), 4);
+    assert_eq!(hear(&mut *link).unwrap().channel, ChannelNumber(2), "nothing is kept between turns");
 }
 
 #[test]

@@ -11,12 +11,16 @@ use longarm_proto::{
 
 use super::table::ChannelKey;
 use crate::calls::Call;
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
 use crate::traits::Link;
 
 /// Bytes that wait to be sent before no more are taken from channels.
 const OUTGOING_BYTES_MAX: usize = 256 << 10;
+/// Data of a channel that is copied in order to be sent together with that of others, at most.
+pub(super) const COPIED_BYTES_MAX: usize = 4 << 10;
+/// Bytes that wait for others to be sent with them, at most.
+pub(super) const CORKED_BYTES_MAX: usize = 32 << 10;
 /// Bytes that one call brings in.
 const INCOMING_BYTES: usize = 64 << 10;
 
@@ -44,6 +48,8 @@ pub(super) struct Trunk {
     pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
     pub(super) interest: Interest,
+    /// What waits to be sent goes out at the end of the turn.
+    pub(super) is_corked: bool,
     outgoing: Vec<u8>,
     sent: usize,
     incoming: Box<[u8]>,
@@ -109,6 +115,16 @@ impl Silence {
     }
 }
 
+/// What one call has brought in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Received {
+    Nothing,
+    /// There may be more.
+    Some,
+    /// All that was there.
+    All,
+}
+
 /// What came over a trunk.
 pub(super) enum Arrival {
     Record(TrunkHeader),
@@ -127,6 +143,7 @@ impl Trunk {
             silence: Silence::default(),
             starved: Vec::new(),
             interest: Interest::READABLE,
+            is_corked: false,
             outgoing: Vec::new(),
             sent: 0,
             incoming: vec![0; INCOMING_BYTES].into_boxed_slice(),
@@ -141,6 +158,11 @@ impl Trunk {
             Going::Up(link) => Some(&mut **link),
             Going::Calling { .. } => None,
         }
+    }
+
+    /// Whether we have called, and open its channels.
+    pub(super) fn is_ours(&self) -> bool {
+        self.address.is_some()
     }
 
     /// For messages to people.
@@ -158,7 +180,7 @@ impl Trunk {
 
     /// Whether what is said over it is received.
     pub(super) fn check_unreceived(&self) -> Result<(), TrunkViolation> {
-        let bytes = self.outgoing.len() - self.sent;
+        let bytes = self.unsent_bytes();
         // Its data is no more than was room for, and a record that was begun then.
         if bytes > OUTGOING_BYTES_MAX + TRUNK_DATA_BYTES_MAX + TRUNK_CONTROL_BYTES_MAX {
             return Err(TrunkViolation::Unreceived { bytes });
@@ -169,7 +191,7 @@ impl Trunk {
     /// How much data channels may hand over now.
     pub(super) fn room(&self) -> usize {
         match self.going {
-            Going::Up(_) => OUTGOING_BYTES_MAX.saturating_sub(self.outgoing.len() - self.sent),
+            Going::Up(_) => OUTGOING_BYTES_MAX.saturating_sub(self.unsent_bytes()),
             Going::Calling { .. } => 0,
         }
     }
@@ -177,6 +199,25 @@ impl Trunk {
     /// Says something of a channel, behind all that was said before.
     pub(super) fn say(&mut self, channel: ChannelNumber, record: TrunkRecord) {
         self.outgoing.extend_from_slice(&TrunkHeader { channel, record }.encode());
+    }
+
+    /// How much has been said and not been sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.outgoing.len() - self.sent
+    }
+
+    /// Takes all bytes of the regions as the next data of a channel, a copy of them, to be sent later.
+    pub(super) fn keep_data(&mut self, channel: ChannelNumber, regions: &[Region<'_>]) {
+        let bytes: usize = regions.iter().map(|region| region.len()).sum();
+        assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
+        self.say(channel, TrunkRecord::Data(bytes as u32));
+        regions.iter().for_each(|region| self.keep(*region));
+    }
+
+    fn keep(&mut self, region: Region<'_>) {
+        let had = self.outgoing.len();
+        self.outgoing.resize(had + region.len(), 0);
+        region.copy_to_slice(&mut self.outgoing[had..]);
     }
 
     /// Takes all bytes of the regions as the next data of a channel. They are sent from where they are as far as that goes,
@@ -196,10 +237,7 @@ impl Trunk {
         for region in whole {
             let skipped = gone.min(region.len());
             gone -= skipped;
-            let rest = region.slice(skipped, region.len() - skipped);
-            let had = self.outgoing.len();
-            self.outgoing.resize(had + rest.len(), 0);
-            rest.copy_to_slice(&mut self.outgoing[had..]);
+            self.keep(region.slice(skipped, region.len() - skipped));
         }
         Ok(())
     }
@@ -226,9 +264,9 @@ impl Trunk {
         Ok(moved)
     }
 
-    /// Brings bytes in. False: nothing there now.
-    pub(super) fn receive(&mut self) -> Result<bool, LinkError> {
-        let Going::Up(link) = &mut self.going else { return Ok(false) };
+    /// Brings bytes in.
+    pub(super) fn receive(&mut self) -> Result<Received, LinkError> {
+        let Going::Up(link) = &mut self.going else { return Ok(Received::Nothing) };
         if self.start > 0 {
             self.incoming.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -236,7 +274,11 @@ impl Trunk {
         }
         let got = link.receive(&[RegionMut::from_slice(&mut self.incoming[self.end..])])?;
         self.end += got;
-        Ok(got > 0)
+        Ok(match got {
+            0 => Received::Nothing,
+            _ if self.end < self.incoming.len() && !link.holds_bytes() => Received::All,
+            _ => Received::Some,
+        })
     }
 
     /// If the next bytes of the trunk are data of this channel, brings them in where they belong. `None`: they are not.

@@ -35,6 +35,19 @@ impl Engine {
         moved
     }
 
+    /// What one turn sends over several connections may go out together.
+    pub(super) fn cork(&mut self) {
+        if let Some(entrance) = &mut self.entrance {
+            entrance.cork();
+        }
+    }
+
+    pub(super) fn uncork(&mut self) {
+        if let Some(entrance) = &mut self.entrance {
+            entrance.uncork();
+        }
+    }
+
     pub(super) fn watch_door(&self) {
         let interest = if self.door_rests { Interest::default() } else { Interest::READABLE };
         if let Err(error) = self.poller.modify(self.door.descriptor(), DOOR, interest) {

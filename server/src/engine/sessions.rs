@@ -63,9 +63,7 @@ impl Engine {
         let Some(mut link) = peer.connection.detach() else { return };
         // Its peer is gone or calls again, and this thread waits for nobody.
         link.abandon();
-        if let Some(descriptor) = link.descriptor() {
-            let _ = self.poller.remove(descriptor);
-        }
+        let _ = self.poller.remove_link(&*link);
         peer.lost_at_ms = Some(self.now_ms);
         self.lost.push(number);
         self.recent.retain(|recent| *recent != number);
@@ -181,8 +179,8 @@ impl Engine {
         let number = self.find_session(identity.rank, session.number);
         // Meanwhile the session may have ended, or the peer have called again: dropping the link closes it.
         let number = number.filter(|number| self.peers[*number].session.1 == session.attempt);
-        if let (Some(number), Some(descriptor)) = (number, link.descriptor())
-            && let Err(error) = self.poller.add(descriptor, CONNECTION | number as u64, Interest::READABLE)
+        if let Some(number) = number
+            && let Err(error) = self.poller.add_link(&*link, CONNECTION | number as u64, Interest::READABLE)
         {
             tracing::error!(%error, "cannot watch a connection");
             return;

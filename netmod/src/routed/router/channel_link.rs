@@ -7,11 +7,12 @@ use longarm_memory::{Region, RegionMut};
 use parking_lot::Mutex;
 
 use super::{Arrived, Router};
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::{Interest, Waker};
 use crate::routed::channel::{End, Here};
 use crate::routed::neighbour;
 use crate::routed::table::ChannelKey;
+use crate::signal::Signal;
 use crate::traits::Link;
 
 /// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
@@ -19,12 +20,12 @@ use crate::traits::Link;
 struct ChannelLink {
     router: Arc<Mutex<Router>>,
     key: ChannelKey,
-    signal: Arc<Waker>,
+    signal: Arc<Signal>,
     name: String,
 }
 
 impl ChannelLink {
-    fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Waker>, name: String) -> ChannelLink {
+    fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Signal>, name: String) -> ChannelLink {
         ChannelLink { router, key, signal, name }
     }
 }
@@ -42,8 +43,12 @@ impl Link for ChannelLink {
         self.router.lock().holds_bytes(self.key)
     }
 
+    fn signal(&self) -> Option<&Signal> {
+        Some(&self.signal)
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.signal.descriptor())
+        self.signal.descriptor().ok()
     }
 
     fn awaits(&self, wanted: Interest) -> Interest {
@@ -85,7 +90,9 @@ impl Router {
             router.arrive(Arrived::Neighbour(there));
             return Ok(Box::new(here));
         }
-        let (here, signal) = Here::new()?;
+        let (here, signal) = Here::new();
+        // A rank sleeps on it, and is to hear now if there is none.
+        signal.descriptor()?;
         let begun = router.begin(address, End::Here(here));
         // Also if none has begun: the trunk before may have ended.
         router.settle();

@@ -11,8 +11,8 @@ use super::{
 use crate::calls::Guest;
 use crate::dial::{CallerStep, DialError};
 use crate::entrance::EntranceStep;
+use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::poller::Interest;
 use crate::routed::address::parse_address;
 use crate::routed::channel::{Channel, Here, Neighbour};
 use crate::routed::neighbour::{self, NeighbourLink};
@@ -41,7 +41,7 @@ impl Router {
             trunk.silence.begin(now_ms);
         }
         self.start_tick();
-        self.flush(trunk_key);
+        self.send_out(trunk_key);
         Ok(key)
     }
 
@@ -256,11 +256,7 @@ impl Router {
             trunk.say(channel, TrunkRecord::Close);
             return;
         }
-        let Ok((here, signal)) = Here::new() else {
-            // No descriptor is free: the rank calls again.
-            trunk.say(channel, TrunkRecord::Close);
-            return;
-        };
+        let (here, signal) = Here::new();
         let name = trunk.name();
         let key = self.channels.insert(Channel::new(trunk_key, channel, true, End::Here(here)));
         trunk.channels.insert(channel, key);

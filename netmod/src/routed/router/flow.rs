@@ -4,19 +4,23 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_proto::{TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation};
+use longarm_proto::{
+    ChannelNumber, TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation,
+};
 
 use super::{Arrived, CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
+use crate::interest::Interest;
 use crate::link_error::{LinkError, moved};
-use crate::poller::Interest;
 use crate::routed::neighbour;
 use crate::routed::table::{ChannelKey, TrunkKey};
-use crate::routed::trunk::{Arrival, Trunk};
+use crate::routed::trunk::{Arrival, COPIED_BYTES_MAX, CORKED_BYTES_MAX, Received, Trunk};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;
 /// The same for a rank of this node.
 const READS_PER_TURN: usize = 4;
+/// Channels of a trunk, at most, with which the server looks at it for each of them.
+const LOOKED_AT_MAX: usize = 4;
 
 impl Router {
     /// Sends for an end in this process.
@@ -27,29 +31,54 @@ impl Router {
             self.attend(key, |router, trunk_key| router.turn_trunk(trunk_key));
             self.check(key)?;
         }
-        let channel = &mut self.channels[key];
-        let Some(trunk_key) = channel.trunk else { return Ok(0) };
         let mut sent = 0;
         while sent < offered {
+            let channel = &mut self.channels[key];
+            let Some(trunk_key) = channel.trunk else { break };
             let trunk = &mut self.trunks[trunk_key];
             let most = (offered - sent).min(channel.sendable()).min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
             if most == 0 {
                 break;
             }
             let taken = channel.may_send.take_up_to(most as u64) as usize;
-            if let Err(error) = trunk.say_data(channel.number, &part(regions, sent, taken)) {
-                self.end_trunk(trunk_key, &error.into());
-                self.settle();
+            let (number, is_kept) = (channel.number, !trunk.is_ours());
+            self.say_data(trunk_key, number, &part(regions, sent, taken), is_kept);
+            if self.channels[key].trunk.is_none() {
                 // What was accepted before may be there: that it broke is for the next call to say.
+                self.settle();
                 return if sent > 0 { Ok(sent) } else { self.check(key).map(|()| 0) };
             }
             sent += taken;
         }
-        self.watch(trunk_key);
         self.signal(key);
         // Those who waited for room are not announced by any descriptor.
         self.settle();
         Ok(sent)
+    }
+
+    /// Says data of a channel. `may_be_kept`: it may go out with that of others, in a turn that has corked.
+    fn say_data(&mut self, trunk_key: TrunkKey, channel: ChannelNumber, regions: &[Region<'_>], may_be_kept: bool) {
+        let bytes: usize = regions.iter().map(|region| region.len()).sum();
+        let trunk = &mut self.trunks[trunk_key];
+        if may_be_kept && self.corks > 0 && bytes <= COPIED_BYTES_MAX {
+            trunk.keep_data(channel, regions);
+            return self.send_out(trunk_key);
+        }
+        match trunk.say_data(channel, regions) {
+            Ok(()) => self.watch(trunk_key),
+            Err(error) => self.end_trunk(trunk_key, &error.into()),
+        }
+    }
+
+    /// Sends what a trunk has to send, at the end of the turn if that has corked.
+    pub(super) fn send_out(&mut self, trunk_key: TrunkKey) {
+        let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
+        if self.corks == 0 || trunk.unsent_bytes() >= CORKED_BYTES_MAX {
+            return self.flush(trunk_key);
+        }
+        if !std::mem::replace(&mut trunk.is_corked, true) {
+            self.corked.push(trunk_key);
+        }
     }
 
     /// Receives for an end in this process.
@@ -62,7 +91,7 @@ impl Router {
         if got == 0 {
             got = self.receive_straight(key, regions);
         }
-        if got == 0 {
+        if got == 0 && self.is_worth_a_look(key) {
             self.attend(key, |router, trunk_key| router.turn_trunk(trunk_key));
             got = self.take(key, regions);
         }
@@ -76,6 +105,14 @@ impl Router {
         self.signal(key);
         self.settle();
         Ok(got)
+    }
+
+    /// Whether who finds nothing in a channel looks at its trunk. The server does where few share it; else what comes is announced, and
+    /// each of many would look for all of them.
+    fn is_worth_a_look(&self, key: ChannelKey) -> bool {
+        let Some(trunk_key) = self.channels[key].trunk else { return false };
+        let trunk = &self.trunks[trunk_key];
+        trunk.is_ours() || trunk.channels.len() <= LOOKED_AT_MAX
     }
 
     /// Brings in what comes next where it belongs, if it belongs to this channel.
@@ -139,7 +176,7 @@ impl Router {
         let (credit, channel_number) = (channel.pass(bytes), channel.number);
         if let (Some(credit), Some(trunk_key)) = (credit, channel.trunk) {
             self.trunks[trunk_key].say(channel_number, TrunkRecord::Credit(credit));
-            self.flush(trunk_key);
+            self.send_out(trunk_key);
         }
     }
 
@@ -153,27 +190,31 @@ impl Router {
         if let Err(why) = self.receive_trunk(trunk_key) {
             return self.end_trunk(trunk_key, &why);
         }
-        self.flush(trunk_key);
+        self.send_out(trunk_key);
     }
 
     fn receive_trunk(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         for _ in 0..RECEIVES_PER_TURN {
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
-            if !trunk.receive()? {
-                // A link that announces nothing by itself is asked to.
-                if trunk.link().is_some_and(|link| link.arm()) {
-                    continue;
+            let received = trunk.receive()?;
+            if received != Received::Nothing {
+                if trunk.silence.lasts() {
+                    trunk.silence.end(self.clock.now_ms());
                 }
+                self.take_records(trunk_key)?;
+                // What was caused by that goes out first, as far as the link takes it.
+                let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
+                if self.corks == 0 || trunk.unsent_bytes() >= CORKED_BYTES_MAX {
+                    trunk.flush()?;
+                }
+                trunk.check_unreceived()?;
+            }
+            let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
+            // A link that announces nothing by itself is asked to.
+            let is_drained = received != Received::Some && !trunk.link().is_some_and(|link| link.arm());
+            if is_drained {
                 return Ok(());
             }
-            if trunk.silence.lasts() {
-                trunk.silence.end(self.clock.now_ms());
-            }
-            self.take_records(trunk_key)?;
-            // What was caused by that goes out first, as far as the link takes it.
-            let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
-            trunk.flush()?;
-            trunk.check_unreceived()?;
         }
         // There may be more inside the link, which no descriptor announces.
         self.look_again(trunk_key);
@@ -297,10 +338,12 @@ impl Router {
             }
             return;
         }
-        self.feed_neighbour(key);
+        if self.read_neighbour(key) {
+            self.feed_neighbour(key);
+        }
     }
 
-    /// Gives a rank what has come for it, and takes what it says.
+    /// Gives a rank what has come for it.
     pub(super) fn feed_neighbour(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
         let End::Neighbour(neighbour) = &mut channel.end else { unreachable!("the end of a rank") };
@@ -328,9 +371,7 @@ impl Router {
         if sent > 0 {
             self.passed(key, sent);
         }
-        if self.read_neighbour(key) {
-            self.watch_neighbour(key);
-        }
+        self.watch_neighbour(key);
     }
 
     /// Takes what a rank says as far as there is room for it. False: the channel has ended.
@@ -354,12 +395,14 @@ impl Router {
                     Ok(bytes) => {
                         let taken = channel.may_send.take_up_to(bytes as u64);
                         debug_assert_eq!(taken, bytes as u64, "no more than the other side has room for was read");
-                        let said = trunk.say_data(channel.number, &[Region::from_slice(&self.scratch[..bytes])]);
-                        if let Err(error) = said {
-                            self.end_trunk(trunk_key, &error.into());
+                        let number = channel.number;
+                        let scratch = std::mem::take(&mut self.scratch);
+                        self.say_data(trunk_key, number, &[Region::from_slice(&scratch[..bytes])], true);
+                        self.scratch = scratch;
+                        if bytes < most {
+                            // What comes now is announced.
                             return self.channels.contains(key);
                         }
-                        self.watch(trunk_key);
                     }
                     Err(_) => {
                         self.close(key);
@@ -400,6 +443,7 @@ impl Router {
     /// Sends what a trunk has to send, and lets those go on who waited for that.
     pub(super) fn flush(&mut self, trunk_key: TrunkKey) {
         let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
+        trunk.is_corked = false;
         if let Err(error) = trunk.flush() {
             return self.end_trunk(trunk_key, &error.into());
         }

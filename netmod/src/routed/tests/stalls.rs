@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::net::sockopt;
 
 use super::*;
-use crate::poller::Interest;
+use crate::interest::Interest;
 use crate::routed::channel::Buffer;
 
 /// Bytes that a hoarding link gives at a time, far fewer than it has taken from the one below.
