@@ -20,6 +20,7 @@ use crate::progress::answers::{AnswerDue, Answers};
 use crate::progress::assist::{Asked, Assist, Expecting};
 use crate::progress::dialing::Dial;
 use crate::progress::helper::Helper;
+use crate::progress::link_sleep::BatchNap;
 use crate::progress::occupied::OccupiedNodes;
 use crate::progress::opened::Opened;
 use crate::progress::processors::Apart;
@@ -82,6 +83,7 @@ impl Client {
             sleepers: Sleepers::new(),
             helper: Helper::new(),
             waits: Waits::default(),
+            batch_nap: BatchNap::new(),
             answers: Answers::new(),
             spin_us: options.spin_us,
             endpoint_options: options.endpoint,

@@ -226,7 +226,8 @@ impl Endpoint {
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.corked = !flush && sending.may_be_corked();
-        let mut driven = if flush {
+        // A call that is on its way goes on whoever waits, or the helper: each look would be in vain.
+        let mut driven = if flush && !state.connection.is_called() {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)
         } else {

@@ -266,7 +266,7 @@ struct MockCall(Option<Arc<Mutex<MockServer>>>);
 
 impl Dialing for MockCall {
     fn poll(&mut self) -> DialStep {
-        let Some(server) = self.0.take() else { return DialStep::Pending };
+        let Some(server) = self.0.take_if(|server| !server.lock().is_late) else { return DialStep::Pending };
         if server.lock().is_away {
             return DialStep::Failed { reason: "nobody is there".into(), may_pass: false };
         }
@@ -324,6 +324,8 @@ pub(crate) struct MockServer {
     is_still: bool,
     /// It takes no calls.
     pub(crate) is_away: bool,
+    /// It lets who calls wait.
+    pub(crate) is_late: bool,
     /// The next request that touches memory is refused so.
     pub(crate) refuses: Option<Refusal>,
     asked: Vec<Request>,
@@ -344,6 +346,7 @@ impl MockServer {
             output: VecDeque::new(),
             is_still: false,
             is_away: false,
+            is_late: false,
             refuses: None,
             asked: Vec::new(),
             waiting: VecDeque::new(),

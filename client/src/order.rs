@@ -115,6 +115,8 @@ impl Client {
         }
         let mut asked = Vec::new();
         let mut result: Result<(), TransferError> = Ok(());
+        // One wait, of many parts: the helper is not to drive between them.
+        let waiting = self.progress.helper.begin_wait();
         // What no server is involved in, none can answer for.
         for endpoint in endpoints.iter().filter(|endpoint| endpoint.has_transfers()) {
             let awaited = Awaited::rank(Operation::Quiet, endpoint.host());
@@ -156,6 +158,8 @@ impl Client {
                 result = outcome.and(refused.map_or(Ok(()), Err));
             }
         }
+        drop(waiting);
+        self.progress.wake_helper_if_busy();
         result
     }
 

@@ -185,15 +185,27 @@ impl Client {
         }
         match window.part_here(operation, rank)? {
             Some(part) => Ok(Location::Here(part)),
-            None => Ok(Location::There(self.endpoint(operation, self.local.layout.node_of(rank))?)),
+            None => {
+                let node = self.local.layout.node_of(rank);
+                // What is written waits for the connection without its caller, who goes on, perhaps to another node: one after the other hundreds of
+                // connections take seconds. Not where a device may reach the memory there, which shows when there is one.
+                let is_written = matches!(operation, Operation::Put | Operation::Accumulate);
+                let is_awaited = !is_written || (window.may_be_pinned() && self.progress.dial.may_reach_memory());
+                Ok(Location::There(self.endpoint_opened(operation, node, is_awaited)?))
+            }
         }
     }
 
-    /// The connection to a node, opened now if need be.
+    /// The connection to a node, opened now if need be. Who asks first hears at once if nobody answers.
     pub(crate) fn endpoint(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
+        self.endpoint_opened(operation, node, true)
+    }
+
+    /// As [`Client::endpoint`]. `is_awaited`: if it is new, it is there on return.
+    fn endpoint_opened(&self, operation: Operation, node: NodeId, is_awaited: bool) -> Result<&Endpoint, Lost> {
         let endpoint: &Endpoint = match self.progress.endpoints.of(node) {
             Some(endpoint) => endpoint,
-            None => self.open(operation, node)?,
+            None => self.open(operation, node, is_awaited)?,
         };
         match endpoint.broken() {
             None => Ok(endpoint),
@@ -202,7 +214,7 @@ impl Client {
     }
 
     #[cold]
-    fn open(&self, operation: Operation, node: NodeId) -> Result<&Endpoint, Lost> {
+    fn open(&self, operation: Operation, node: NodeId, is_awaited: bool) -> Result<&Endpoint, Lost> {
         let host = self.local.layout.server_host(node);
         let endpoint: &Endpoint = {
             let _nobody_closes = self.progress.dialing.lock();
@@ -223,11 +235,15 @@ impl Client {
         if let Some(death) = self.local.failures.of(host) {
             endpoint.give_up(LostHow::Died(death.how));
         }
-        // Who asks first hears at once if nobody answers. Not `is_up`: the connection may break in the very moment it
-        // is made, and nobody makes it anew while nothing waits to be sent.
-        self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
-            (endpoint.is_known() || endpoint.broken().is_some()).then_some(())
-        });
+        if is_awaited {
+            // Not `is_up`: the connection may break in the very moment it is made, and nobody makes it anew while nothing waits to be sent.
+            self.wait_for(Drive::Endpoint(endpoint), Awaited::rank(operation, host), || {
+                (endpoint.is_known() || endpoint.broken().is_some()).then_some(())
+            });
+        } else {
+            // The call begins, and what is wrong with it at once is told at once.
+            self.progress.drive_endpoint(endpoint);
+        }
         Ok(endpoint)
     }
 }

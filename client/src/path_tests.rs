@@ -51,6 +51,38 @@ fn a_server_that_cannot_be_reached_is_called_once_and_every_operation_says_so() 
 }
 
 #[test]
+fn what_is_written_waits_for_a_connection_without_its_caller() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let server = rank.server(1);
+    server.lock().is_late = true;
+    for to in [Rank(2), Rank(3)] {
+        put(&rank, to).unwrap(); // A rank that waited would sleep, which nothing ends yet.
+    }
+    assert_eq!((rank.calls(), rank.asked(1)), (vec![NodeId(1)], vec![]));
+    rank.time.at_next_rest(move || server.lock().is_late = false);
+    rank.client.quiet().unwrap();
+    assert_eq!((rank.memory(Rank(2), 0, 8), rank.memory(Rank(3), 0, 8)), (vec![1; 8], vec![1; 8]));
+    assert_eq!(rank.calls(), [NodeId(1)]);
+}
+
+#[test]
+fn that_nobody_answers_who_was_written_to_is_said_by_what_waits_for_that() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let server = rank.server(1);
+    server.lock().is_late = true;
+    put(&rank, Rank(3)).unwrap();
+    rank.time.at_next_rest(move || {
+        let mut server = server.lock();
+        (server.is_late, server.is_away) = (false, true);
+    });
+    let is_right = |error: &TransferError| {
+        matches!(error, TransferError::Lost(Lost { rank: Rank(2), how: LostHow::Unreachable(_), .. }))
+    };
+    let (quiet, next) = (rank.client.quiet().unwrap_err(), put(&rank, Rank(2)).unwrap_err());
+    assert!(is_right(&quiet) && is_right(&next), "{quiet}; {next}");
+}
+
+#[test]
 fn nobody_is_called_for_a_rank_that_is_dead_or_whose_host_is() {
     let rank = MockWorld::new().rank(Rank(0));
     rank.note_death(Rank(3));

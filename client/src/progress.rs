@@ -7,6 +7,7 @@ pub(crate) mod dialing;
 mod driving;
 mod endpoints;
 pub(crate) mod helper;
+pub(crate) mod link_sleep;
 pub(crate) mod occupied;
 pub(crate) mod opened;
 pub(crate) mod pace;
@@ -30,6 +31,7 @@ use answers::Answers;
 use assist::{Asked, Assist};
 use dialing::Dial;
 use helper::Helper;
+use link_sleep::BatchNap;
 use occupied::OccupiedNodes;
 use opened::Opened;
 use processors::Apart;
@@ -53,6 +55,7 @@ pub(crate) struct Progress {
     pub(crate) sleepers: Sleepers,
     pub(crate) helper: Helper,
     pub(crate) waits: Waits,
+    pub(crate) batch_nap: BatchNap,
     pub(crate) answers: Answers,
     /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
     pub(crate) spin_us: u64,

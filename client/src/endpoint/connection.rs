@@ -21,11 +21,13 @@ use crate::progress::dialing::{Dial, DialStep, Dialing};
 const PAUSE_MS_MIN: u64 = 1;
 /// The longest one. Each is cut at random, by up to a half: those who were turned away together come back apart.
 const PAUSE_MS_MAX: u64 = 200;
-/// A first call that is not through after this is given up for another one: its packets may have been lost on their way.
+/// A first call that is not through after this is given up for another one: its packets may have been lost on their way...
 const CALL_MS_MIN: u64 = 1000;
-/// Each further call has twice as long, up to this. A server that many call at once gets round to all of them, but not if each
+/// ... or after this part of the time for which a node is called at all, which is longer where many ranks share a processor.
+const CALL_PART: u64 = 10;
+/// Each further call has twice as long, up to so many times that. A server that many call at once gets round to all of them, but not if each
 /// comes again to stand last.
-const CALL_MS_MAX: u64 = 4000;
+const CALL_GROWTH_MAX: u64 = 4;
 
 /// See the module.
 pub(super) struct Connection {
@@ -39,13 +41,13 @@ pub(super) struct Connection {
 
 enum Going {
     Up(Box<dyn Link>),
-    Calling { since_ms: Option<u64>, call: Option<(Box<dyn Dialing>, u64)>, next_ms: u64, pause_ms: u64, call_ms: u64 },
+    Calling { since_ms: Option<u64>, call: Option<(Box<dyn Dialing>, u64)>, next_ms: u64, pause_ms: u64, growth: u64 },
 }
 
 impl Going {
     /// The first call is due at this time.
     fn calling(next_ms: u64) -> Going {
-        Going::Calling { since_ms: None, call: None, next_ms, pause_ms: PAUSE_MS_MIN, call_ms: CALL_MS_MIN }
+        Going::Calling { since_ms: None, call: None, next_ms, pause_ms: PAUSE_MS_MIN, growth: 1 }
     }
 }
 
@@ -97,6 +99,11 @@ impl Connection {
         matches!(self.state, Going::Up(_))
     }
 
+    /// Whether a call is on its way.
+    pub(super) fn is_called(&self) -> bool {
+        matches!(self.state, Going::Calling { call: Some(_), .. })
+    }
+
     /// The connection is of no more use. When to call for the first time.
     pub(super) fn lose(&mut self, reason: String, next_ms: u64) {
         self.reason = reason;
@@ -117,7 +124,8 @@ impl Connection {
         received_bytes: u64,
         now_ms: u64,
     ) -> Result<Option<Reception>, LostHow> {
-        let Going::Calling { since_ms, call, next_ms, pause_ms, call_ms } = &mut self.state else { return Ok(None) };
+        let Going::Calling { since_ms, call, next_ms, pause_ms, growth } = &mut self.state else { return Ok(None) };
+        let call_ms = *growth * CALL_MS_MIN.max(options.connect_ms / CALL_PART);
         let since_ms = *since_ms.get_or_insert(now_ms);
         if call.is_none() && now_ms >= *next_ms {
             self.attempt += 1;
@@ -127,14 +135,14 @@ impl Connection {
         }
         if let Some((dialing, began_ms)) = call {
             match dialing.poll() {
-                DialStep::Pending if now_ms < *began_ms + *call_ms => {}
+                DialStep::Pending if now_ms < *began_ms + call_ms => {}
                 DialStep::Pending => {
                     if let Some(reason) = dialing.so_far().filter(|_| !self.is_known) {
                         self.reason = reason;
                     }
                     *call = None;
                     *next_ms = now_ms + shortened(*pause_ms, (options.caller, node, self.attempt));
-                    *call_ms = (2 * *call_ms).min(CALL_MS_MAX);
+                    *growth = (2 * *growth).min(CALL_GROWTH_MAX);
                 }
                 DialStep::Failed { reason, may_pass } => {
                     self.reason = reason;

@@ -15,6 +15,11 @@ pub trait Dial: Send + Sync {
     /// # Errors
     /// What no later call would change.
     fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow>;
+
+    /// Whether a device may reach the memory of other nodes without their servers. Of each node that shows once there is a connection.
+    fn may_reach_memory(&self) -> bool {
+        false
+    }
 }
 
 /// A call on its way.

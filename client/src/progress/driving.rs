@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use longarm_proto::Rank;
+use longarm_proto::{NodeId, Rank};
 use longarm_shm::sync::Ordering;
 use rustix::event::PollFlags;
 
 use super::Progress;
 use super::assist::{Assistant, Expecting};
 use super::pace::CALL_NAP;
-use super::watched::Watched;
+use super::watched::{Announced, Watched};
 use crate::endpoint::{Driven, Endpoint, Prepared};
 
 /// As many calls a server counts as asked after it was asked.
@@ -99,33 +99,46 @@ impl Progress {
         progress
     }
 
+    /// Those that a sleep has found something for, or all that are busy.
+    pub(crate) fn drive_announced(&self, announced: Announced) -> bool {
+        match announced {
+            Announced::Anything => self.drive_busy(),
+            Announced::These(nodes) => {
+                let endpoints = nodes.into_iter().filter_map(|node| self.endpoints.of(node));
+                endpoints.fold(false, |progress, endpoint| self.drive_endpoint(endpoint) | progress)
+            }
+        }
+    }
+
     /// Those endpoints that concern a sleeper, as it sees them.
     pub(crate) fn watched(&self, concerns: impl Fn(&Endpoint) -> bool) -> Vec<Watched> {
         let watched = self.occupied_endpoints().filter(|endpoint| concerns(endpoint));
         watched
             .map(|endpoint| {
-                let (is_up, is_first_call) = (endpoint.is_up(), !endpoint.is_known());
+                let (node, is_up, is_first_call) = (endpoint.node(), endpoint.is_up(), !endpoint.is_known());
                 match endpoint.prepare_sleep() {
-                    None => Watched { is_up, is_first_call, is_driven_elsewhere: true, ..Watched::default() },
+                    None => Watched { node, is_up, is_first_call, is_driven_elsewhere: true, ..Watched::default() },
                     Some(Prepared { descriptor, wanted, ready }) => {
                         let mut flags = PollFlags::empty();
                         flags.set(PollFlags::IN, wanted.readable);
                         flags.set(PollFlags::OUT, wanted.writable);
-                        Watched { is_up, is_first_call, is_driven_elsewhere: false, descriptor, flags, ready }
+                        Watched { node, is_up, is_first_call, is_driven_elsewhere: false, descriptor, flags, ready }
                     }
                 }
             })
             .collect()
     }
 
-    /// As [`Progress::watched`], for a thread that others can wake by now. A node card may have come just before that, and woken nobody: so if a
-    /// call lacks a descriptor, calls go on here once more.
+    /// As [`Progress::watched`], for a thread that others can wake by now. A node card may have come just before that, and woken nobody: so calls
+    /// that lack a descriptor go on here once more.
     pub(crate) fn watched_after_calls(&self, concerns: impl Fn(&Endpoint) -> bool + Copy) -> Vec<Watched> {
         let watched = self.watched(concerns);
-        if !watched.iter().any(Watched::lacks_descriptor) {
+        let lacking: Vec<NodeId> =
+            watched.iter().filter(|watched| watched.lacks_descriptor()).map(|watched| watched.node).collect();
+        if lacking.is_empty() {
             return watched;
         }
-        self.drive_busy();
+        self.drive_announced(Announced::These(lacking));
         self.watched(concerns)
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::assist::Expecting;
-use super::watched::Watched;
+use super::watched::{Announced, Watched};
 use crate::endpoint::Endpoint;
 
 /// Looks without progress before the clock is read for the first time.
@@ -33,6 +33,8 @@ const NAP_STEPS_MAX: u32 = 5;
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
 const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
+/// For how long a thread that sleeps looks at nothing but what is announced, at most.
+const TRUSTED_MAX: Duration = Duration::from_millis(500);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -157,6 +159,10 @@ pub(crate) struct Pace {
     nap: Nap,
     /// It has waited for longer than a moment, and looks after others' affairs too.
     pub(crate) assists: bool,
+    /// What its last sleep has found.
+    pub(crate) announced: Announced,
+    /// Since when it has looked only at what was announced.
+    trusts_since: Option<Instant>,
 }
 
 pub(crate) enum Next {
@@ -169,7 +175,28 @@ pub(crate) enum Next {
 
 impl Pace {
     pub(crate) fn new(spin_us: u64) -> Pace {
-        Pace { looks: 0, since: None, spin: Duration::from_micros(spin_us), naps: 0, nap: Nap::Memory, assists: false }
+        Pace {
+            looks: 0,
+            since: None,
+            spin: Duration::from_micros(spin_us),
+            naps: 0,
+            nap: Nap::Memory,
+            assists: false,
+            announced: Announced::Anything,
+            trusts_since: None,
+        }
+    }
+
+    /// Whether a thread that has slept on descriptors looks only at what those announce. Now and then it looks at all: what is silent for too
+    /// long announces nothing.
+    pub(crate) fn trusts_announcements(&mut self, unseen_max: Duration) -> bool {
+        let trusted_max = unseen_max.min(TRUSTED_MAX);
+        let trusts =
+            self.sleeps_at_once() && self.trusts_since.get_or_insert_with(Instant::now).elapsed() < trusted_max;
+        if !trusts {
+            self.trusts_since = None;
+        }
+        trusts
     }
 
     /// Whether it sleeps as soon as there is nothing: others want the processor.

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use longarm_shm::sync::{Ordering, fence};
-use rustix::event::{PollFd, PollFlags};
 
 use super::Progress;
-use super::pace::Pace;
+use super::link_sleep::sleep_on_links;
+use super::pace::{CALL_NAP, Pace};
 use super::processors::{beside_this_thread, use_processors};
 use super::waits::Awaited;
-use super::watched::Watched;
+use super::watched::{Announced, Watched};
 use crate::endpoint::{Driven, Endpoint};
 
 /// How long requests that nobody waits for wait for others to be sent with.
@@ -38,7 +38,7 @@ impl Progress {
         }
         let wants_write = || endpoint.wants_write() && !endpoint.is_corked();
         // Who goes on has something to do, and to copy much into the kernel would keep it from that.
-        if wants_write() && !endpoint.has_much_to_send() {
+        if wants_write() && endpoint.is_up() && !endpoint.has_much_to_send() {
             self.note_driven(endpoint, endpoint.push());
         }
         if wants_write() {
@@ -128,7 +128,9 @@ impl Progress {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        if self.helper.thread.get().is_some() && self.is_helper_needed() {
+        // While another thread waits it would step aside at once.
+        let is_aside = self.helper.waiting.load(Ordering::SeqCst) > 0 && !self.is_any_corked();
+        if self.helper.thread.get().is_some() && !is_aside && self.is_helper_needed() {
             self.helper.wake();
         }
     }
@@ -210,9 +212,15 @@ fn run(progress: &Weak<Progress>) {
         // What is corked gets company before it is sent.
         if !idle && progress.is_any_corked() {
             std::thread::sleep(CORK_TIME);
+        } else if !idle && progress.is_calling() {
+            // Who has begun to call other nodes is mostly about to wait for them.
+            std::thread::sleep(CALL_NAP);
+            if steps_aside() {
+                continue;
+            }
         }
         let due = || progress.time.now_ms() + progress.tend_ms();
-        if !idle && progress.drive_busy() {
+        if !idle && progress.drive_announced(pace.announced.take()) {
             pace.progress();
             due_ms.get_or_insert_with(due);
             continue;
@@ -243,10 +251,8 @@ fn run(progress: &Weak<Progress>) {
 
 /// False: the time was over.
 fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool {
+    pace.announced = Announced::Anything;
     let watched = if idle { Vec::new() } else { progress.watched_after_calls(Endpoint::needs_helper) };
-    let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
-    let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-    events.extend(watched.iter().filter_map(Watched::poll));
     if watched.iter().any(|watched| watched.ready) {
         return true;
     }
@@ -257,12 +263,15 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
         true => Some(pace.nap_on_links(&watched, progress.unseen_max())),
         false => (tends || !idle).then_some(tend),
     };
-    let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
-    let woken = rustix::event::poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0);
-    if !events[0].revents().is_empty() {
+    let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
+    let woken = sleep_on_links(waker, &watched, limit, (pace, &progress.batch_nap), progress.unseen_max());
+    if woken.is_rung {
         waker.clear();
     }
-    woken || looks_by_clock
+    if idle {
+        pace.announced = Announced::Anything;
+    }
+    woken.is_announced || looks_by_clock
 }
 
 #[cfg(test)]

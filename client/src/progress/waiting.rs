@@ -5,17 +5,17 @@
 //! if there is one (the rule is: a thread that waits, works).
 
 use longarm_shm::Eventcount;
-use rustix::event::{PollFd, PollFlags};
 
 use crate::client::Client;
 use crate::completion::Completion;
 use crate::error::Operation;
 use crate::progress::assist::Assistant;
+use crate::progress::link_sleep::sleep_on_links;
 use crate::progress::pace::{CALL_NAP, Drive, Next, Pace};
 use crate::progress::sleepers;
 use crate::progress::time::RestOn;
 use crate::progress::waits::Awaited;
-use crate::progress::watched::Watched;
+use crate::progress::watched::Announced;
 use crate::wakers;
 
 /// Who drives the server gives it back, and the processor away, once in so many looks: both cost something.
@@ -46,7 +46,7 @@ impl Client {
         let me = self.local.layout.local_of(self.local.layout.me());
         let mut place = self.progress.apart.place(&self.local.segment, me);
         loop {
-            let mut progress = self.drive(drive, &pace);
+            let mut progress = self.drive(drive, &mut pace);
             if wakers::any() {
                 // A task that is woken now may itself wait for what comes through the server.
                 assistant = None;
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    fn drive(&self, drive: Drive<'_>, pace: &Pace) -> bool {
+    fn drive(&self, drive: Drive<'_>, pace: &mut Pace) -> bool {
         match drive {
             // At first only what is waited for: the shortest way. Then all that is under way, which nobody else may drive.
             // The inbox is emptied too: what waits there may keep the server, or a rank of this node, from going on.
@@ -116,7 +116,7 @@ impl Client {
                 self.progress.drive_endpoint(endpoint) | self.drain_cells_only()
             }
             Drive::Endpoint(_) | Drive::Endpoints | Drive::Exchange => {
-                self.progress.drive_busy() | self.drain_cells_only()
+                self.progress.drive_announced(pace.announced.take()) | self.drain_cells_only()
             }
             Drive::Memory | Drive::Stores | Drive::FlagBarrier | Drive::Handlers | Drive::Neighbour | Drive::Cells => {
                 self.progress.drive_busy() | self.drain_cells()
@@ -238,18 +238,15 @@ impl Client {
         let was_over = is_over();
         let mut rung = true;
         if !was_over {
-            let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-            events.extend(watched.iter().filter_map(Watched::poll));
+            pace.announced = Announced::Anything;
             if watched.iter().any(|watched| watched.ready) {
                 rung = false;
             } else if !watched.iter().any(|watched| watched.is_up && watched.lacks_descriptor()) {
-                // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good. An
-                // interrupted sleep is a short one.
+                let unseen_max = self.progress.unseen_max();
+                // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good.
                 let naps = self.local.layout.rank_count() > 1;
-                let nap = naps.then(|| pace.nap_on_links(&watched, self.progress.unseen_max()));
-                let nap = nap.and_then(|nap| rustix::time::Timespec::try_from(nap).ok());
-                let _ = rustix::event::poll(&mut events, nap.as_ref());
-                rung = !events[0].revents().is_empty();
+                let nap = naps.then(|| pace.nap_on_links(&watched, unseen_max));
+                rung = sleep_on_links(&waker, &watched, nap, (pace, &self.progress.batch_nap), unseen_max).is_rung;
             } else {
                 std::thread::yield_now();
             }

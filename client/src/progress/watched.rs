@@ -3,10 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use longarm_proto::NodeId;
 use rustix::event::{PollFd, PollFlags};
 
 /// An endpoint that is slept on.
 pub(crate) struct Watched {
+    pub(crate) node: NodeId,
     /// Without a link its server is called.
     pub(crate) is_up: bool,
     /// There has never been a link.
@@ -23,6 +25,7 @@ pub(crate) struct Watched {
 impl Default for Watched {
     fn default() -> Watched {
         Watched {
+            node: NodeId(0),
             is_up: false,
             is_first_call: false,
             is_driven_elsewhere: false,
@@ -47,5 +50,26 @@ impl Watched {
     /// Whether it has to be looked at although nothing announces anything.
     pub(crate) fn is_looked_at_by_clock(&self) -> bool {
         self.is_driven_elsewhere || self.descriptor.is_none()
+    }
+}
+
+/// What a thread that sleeps on connections knows of when it looks at them next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// There may be something anywhere.
+    #[default]
+    Anything,
+    /// There was nothing elsewhere when it slept, and what comes since is announced to its next sleep.
+    These(Vec<NodeId>),
+}
+
+impl Announced {
+    /// What it is, for now: behind that there is nothing more of what was found.
+    pub(crate) fn take(&mut self) -> Announced {
+        let next = match self {
+            Announced::Anything => Announced::Anything,
+            Announced::These(_) => Announced::These(Vec::new()),
+        };
+        std::mem::replace(self, next)
     }
 }

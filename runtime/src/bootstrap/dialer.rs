@@ -77,6 +77,10 @@ impl Dial for Dialer {
         let phase = card.map_or(Phase::Asking, |card| self.connect(card, node, session));
         Ok(Box::new(Calling { dialer: self.clone(), node, session, phase }))
     }
+
+    fn may_reach_memory(&self) -> bool {
+        self.calls.netmod().capabilities().remote_memory
+    }
 }
 
 /// A call on its way.

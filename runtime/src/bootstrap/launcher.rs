@@ -225,10 +225,14 @@ impl Launcher {
         if let Some((rank, how)) = Launcher::death_of_host(heard, node) {
             return Err(InitError::Died { rank, how });
         }
-        if heard.asked.insert(node) {
-            // As many as are known: the questions get fewer as a rank reaches more nodes, which are mostly called in order. Hundreds of ranks ask
-            // the launcher at once, and each question waits.
-            let count = (heard.cards.len() as u32).clamp(1, CARDS_MAX);
+        if !heard.asked.contains(&node) {
+            // As many as are known or asked for: the questions get fewer as a rank reaches more nodes, which are mostly called in order. Hundreds of
+            // ranks ask the launcher at once, and each question waits.
+            let count = (heard.cards.len().max(heard.asked.len()) as u32).clamp(1, CARDS_MAX);
+            heard.asked.insert(node);
+            // This node's own is given to who asks for it first, and to nobody else.
+            let own = heard.start.as_ref().and_then(|start| start.node_of_rank.get(start.rank as usize).copied());
+            heard.asked.extend((node..node.saturating_add(count)).filter(|node| Some(*node) != own));
             self.say(&FromRank::Fetch { first: node, count })?;
         }
         Ok(None)
@@ -673,5 +677,23 @@ mod tests {
             assert_eq!(line, serde_json::to_string(&fetch).expect("it is a message"));
         }
         assert!(launcher.ask_card(0).expect("nobody died").is_some(), "what is known is not asked for");
+    }
+
+    #[test]
+    fn while_no_card_has_come_each_question_is_for_as_many_as_those_before_and_that_of_the_own_node_is_apart() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let launcher = launcher_over(ours, Run);
+        // Rank 0 lives on node 5.
+        launcher.heard.lock().start =
+            Some(Start { rank: 0, node_of_rank: vec![5].into(), ..alone().expect("there are random numbers") });
+        let mut asked = BufReader::new(theirs).lines();
+        for (node, asks) in [(0, Some(1)), (1, Some(1)), (2, Some(2)), (3, None), (4, Some(4)), (6, None), (5, Some(7))]
+        {
+            assert!(launcher.ask_card(node).expect("nobody died").is_none());
+            let Some(count) = asks else { continue };
+            let line = asked.next().expect("it is open").expect("a line");
+            let fetch = FromRank::Fetch { first: node, count };
+            assert_eq!(line, serde_json::to_string(&fetch).expect("it is a message"));
+        }
     }
 }

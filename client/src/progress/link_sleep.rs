@@ -1,0 +1,178 @@
+//! How a thread sleeps on connections, and what it looks at when it wakes.
+//!
+//! Of hundreds of connections that are busy few have something to do at a time, and each look at one is a system call: who wakes looks at those
+//! whose descriptors were ready. Where threads outnumber processors and many servers are being called, each of them answers at another time,
+//! and a thread that wakes for each answer takes the processor from the next one: it wakes for many together.
+
+use std::time::Duration;
+
+use longarm_netmod::Waker;
+use longarm_shm::sync::{AtomicU32, Ordering};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::pace::Pace;
+use super::watched::{Announced, Watched};
+
+/// First calls that a thread waits for together, at least: for fewer it wakes one by one.
+const BATCH_MIN: usize = 4;
+/// The shortest and the longest sleep of who waits for many. With hundreds of ranks on a processor each look at them takes as long as several answers.
+const BATCH_NAP_US_MIN: u32 = 1_000;
+const BATCH_NAP_US_MAX: u32 = 200_000;
+
+/// How long threads of this process sleep that wait for many first calls. A guess, from sleep to sleep, whichever thread sleeps.
+pub(crate) struct BatchNap(AtomicU32);
+
+impl BatchNap {
+    pub(crate) fn new() -> BatchNap {
+        BatchNap(AtomicU32::new(BATCH_NAP_US_MIN))
+    }
+
+    // Relaxed here and below: a guess.
+    fn get(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed).into())
+    }
+
+    /// So many of them were answered in the last such sleep, which was too short or too long if that were few or nearly all.
+    fn note(&self, answered: usize, all: usize) {
+        let nap_us = self.0.load(Ordering::Relaxed);
+        let next_us = match (4 * answered < 2 * all, 4 * answered > 3 * all) {
+            (true, _) => (2 * nap_us).min(BATCH_NAP_US_MAX),
+            (_, true) => (nap_us / 2).max(BATCH_NAP_US_MIN),
+            _ => nap_us,
+        };
+        self.0.store(next_us, Ordering::Relaxed);
+    }
+}
+
+/// What has ended a sleep.
+pub(crate) struct Woken {
+    /// The waker was rung.
+    pub(crate) is_rung: bool,
+    /// That, or a connection has something to do.
+    pub(crate) is_announced: bool,
+}
+
+/// Sleeps until the waker is rung, one of these connections has something to do, or the time is up. `unseen_max`: for how long nobody may look at a
+/// connection.
+pub(crate) fn sleep_on_links(
+    waker: &Waker,
+    watched: &[Watched],
+    limit: Option<Duration>,
+    (pace, batch_nap): (&mut Pace, &BatchNap),
+    unseen_max: Duration,
+) -> Woken {
+    let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
+    events.extend(watched.iter().filter_map(Watched::poll));
+    let first_calls = watched.iter().filter(|watched| watched.is_first_call).count();
+    if pace.sleeps_at_once() && first_calls >= BATCH_MIN {
+        poll_for(&mut events[..1], Some(batch_nap.get().min(unseen_max)));
+        poll_for(&mut events, Some(Duration::ZERO));
+        if events[0].revents().is_empty() {
+            let answered = events.iter().filter(|event| !event.revents().is_empty()).count();
+            batch_nap.note(answered.min(first_calls), first_calls);
+        }
+    } else {
+        // An interrupted sleep is a short one.
+        poll_for(&mut events, limit);
+    }
+    pace.announced = match pace.trusts_announcements(unseen_max) {
+        true => Announced::These(ready(watched, &events[1..]).map(|watched| watched.node).collect()),
+        false => Announced::Anything,
+    };
+    let is_ready = |event: &PollFd<'_>| !event.revents().is_empty();
+    Woken { is_rung: is_ready(&events[0]), is_announced: events.iter().any(is_ready) }
+}
+
+fn poll_for(events: &mut [PollFd<'_>], limit: Option<Duration>) {
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    if poll(events, limit.as_ref()).is_err() {
+        events.iter_mut().for_each(PollFd::clear_revents);
+    }
+}
+
+/// Those of these connections that have something to do, as far as their descriptors tell or nothing does: `events` are those of
+/// [`Watched::poll`], in their order.
+fn ready<'a>(watched: &'a [Watched], events: &[PollFd<'_>]) -> impl Iterator<Item = &'a Watched> {
+    let mut events = events.iter().map(|event| !event.revents().is_empty()).collect::<Vec<_>>().into_iter();
+    watched.iter().filter(move |watched| {
+        let is_ready = watched.descriptor.is_some() && events.next().unwrap_or(false);
+        is_ready || watched.is_looked_at_by_clock()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    use longarm_proto::NodeId;
+
+    use super::*;
+
+    const UNSEEN_MAX: Duration = Duration::from_secs(5);
+
+    /// A connection to be watched, and what makes it ready.
+    fn watched(node: u32, is_first_call: bool) -> (Watched, Waker) {
+        let waker = Waker::new().unwrap();
+        let descriptor: OwnedFd = waker.descriptor().try_clone_to_owned().unwrap();
+        let flags = PollFlags::IN;
+        (
+            Watched {
+                node: NodeId(node),
+                is_first_call,
+                descriptor: Some(Arc::new(descriptor)),
+                flags,
+                ..Watched::default()
+            },
+            waker,
+        )
+    }
+
+    #[test]
+    fn who_is_woken_by_a_connection_looks_at_that_one_and_at_those_that_announce_nothing() {
+        let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
+        let (silent, _silent) = watched(3, false);
+        let (ready, waker) = watched(5, false);
+        let lacking = Watched { node: NodeId(7), ..Watched::default() };
+        waker.wake();
+        let woken = sleep_on_links(&mine, &[silent, lacking, ready], None, (&mut pace, &BatchNap::new()), UNSEEN_MAX);
+        assert!(woken.is_announced && !woken.is_rung);
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(7), NodeId(5)]));
+        assert_eq!(pace.announced.take(), Announced::These(vec![]), "no more before the next sleep");
+    }
+
+    #[test]
+    fn who_spins_or_has_trusted_descriptors_for_long_looks_at_all() {
+        let mine = Waker::new().unwrap();
+        mine.wake();
+        let (silent, _silent) = watched(3, false);
+        for (mut pace, unseen_max) in [(Pace::new(100), UNSEEN_MAX), (Pace::new(0), Duration::ZERO)] {
+            let woken =
+                sleep_on_links(&mine, std::slice::from_ref(&silent), None, (&mut pace, &BatchNap::new()), unseen_max);
+            assert!(woken.is_rung);
+            assert_eq!(pace.announced.take(), Announced::Anything);
+        }
+    }
+
+    #[test]
+    fn of_many_first_calls_a_thread_looks_at_all_that_were_answered_meanwhile() {
+        let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
+        let (calls, wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
+        wakers[1].wake();
+        wakers[3].wake();
+        wakers[4].wake();
+        wakers[5].wake();
+        let nap = BatchNap::new();
+        let first = nap.get();
+        let woken = sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        assert!(woken.is_announced && !woken.is_rung);
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(3), NodeId(4), NodeId(5)]));
+        assert_eq!(nap.get(), first, "a part of them, as it should be");
+        wakers.iter().for_each(Waker::clear);
+        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        assert_eq!(nap.get(), 2 * first, "nobody has answered");
+        wakers.iter().for_each(Waker::wake);
+        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        assert_eq!(nap.get(), first, "all have");
+    }
+}
