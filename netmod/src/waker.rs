@@ -38,7 +38,7 @@ impl Waker {
         }
     }
 
-    /// What to give to [`Poller::add`](crate::Poller::add), with [`Interest::READABLE`].
+    /// What to give to [`Poller::add`](crate::Poller::add), with [`Interest::READABLE`](crate::Interest::READABLE).
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

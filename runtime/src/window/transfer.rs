@@ -33,7 +33,8 @@ impl<T: Element> Window<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost;
+    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost (that its node never answers
+    /// at all is said by what waits for the put, such as a quiet or a barrier, or by the next operation towards it);
     /// [`TransferError::LengthMismatch`] if the selection wants another number of elements than the buffer has, and
     /// [`TransferError::BadShape`] for a patch that makes no sense.
     #[inline]

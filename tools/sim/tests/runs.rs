@@ -73,7 +73,7 @@ fn where_ranks_reach_memory_without_servers_everything_is_as_with_them() {
 
 #[test]
 fn some_runs_together_meet_every_operation_and_every_fault() {
-    let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(60), None, &|_, _, _| {}).unwrap();
+    let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(150), None, &|_, _, _| {}).unwrap();
     assert!(many.failed.is_none(), "{:#?}", many.failed);
     let json: serde_json::Value = serde_json::from_str(&many.report.json(1)).unwrap();
     for kind in Kind::ALL {
