@@ -226,7 +226,7 @@ impl Endpoint {
         state.begin(request, token, payload);
         let flush = state.goes_out(sending, goes_alone, request.has_reply());
         state.corked = !flush && sending.may_be_corked();
-        // A call that is on its way goes on whoever waits, or the helper: each look would be in vain.
+        // A call that is on its way is driven by a thread that waits, or by the helper: each look from here would be in vain.
         let mut driven = if flush && !state.connection.is_called() {
             let receive = state.should_receive(self.peer.options.buffered_bytes_max);
             self.drive_locked(&mut state, receive)

@@ -17,6 +17,7 @@ use longarm_proto::{
     Reception, Refusal, ReplyBody, ReplyHeader, Request, RequestHeader, RequestId, Responder, Rmw, RmwOp, RmwWidth,
     RmwWord, SPINNERS, Session, SignalOp, WindowId, WindowRef, mutex_holder, mutex_word,
 };
+use longarm_shm::sync::{AtomicBool, Ordering};
 use longarm_shm::{NodeSegment, NodeWindow};
 use parking_lot::Mutex;
 
@@ -53,7 +54,7 @@ pub(crate) struct MockRank {
     pub(crate) window: ClientWindow,
     pub(crate) time: Arc<MockTime>,
     pub(crate) assist: Arc<MockAssist>,
-    servers: Arc<MockServers>,
+    pub(crate) servers: Arc<MockServers>,
     memory: [Arc<NodeWindow>; 2],
 }
 
@@ -82,6 +83,7 @@ impl MockWorld {
         let layout = Layout::new(me, &NODES);
         let servers = Arc::new(MockServers {
             calls: Mutex::new(Vec::new()),
+            may_reach_memory: AtomicBool::new(false),
             servers: [0, 1].map(|node| Arc::new(Mutex::new(MockServer::new(me, &self.memory[node], &self.segment)))),
         });
         let time = Arc::new(MockTime::default());
@@ -250,8 +252,10 @@ impl AssistTurn for MockTurn<'_> {
 }
 
 /// All servers, as one rank calls them.
-struct MockServers {
+pub(crate) struct MockServers {
     calls: Mutex<Vec<NodeId>>,
+    /// A device may reach the memory there.
+    pub(crate) may_reach_memory: AtomicBool,
     servers: [Arc<Mutex<MockServer>>; 2],
 }
 
@@ -259,6 +263,10 @@ impl Dial for MockServers {
     fn start(&self, node: NodeId, _session: Session) -> Result<Box<dyn Dialing>, LostHow> {
         self.calls.lock().push(node);
         Ok(Box::new(MockCall(Some(Arc::clone(&self.servers[node.0 as usize])))))
+    }
+
+    fn may_reach_memory(&self) -> bool {
+        self.may_reach_memory.load(Ordering::Relaxed)
     }
 }
 

@@ -1,7 +1,8 @@
-use longarm_proto::Run;
+use longarm_proto::{AccumulateOp, ElementType, Kernel, Run, Scale};
 
 use super::*;
 use crate::mock::{MockRank, MockWorld};
+use crate::progress::time::RestOn;
 use crate::shapes::Shapes;
 
 const NOBODY: [NodeId; 0] = [];
@@ -63,6 +64,26 @@ fn what_is_written_waits_for_a_connection_without_its_caller() {
     rank.client.quiet().unwrap();
     assert_eq!((rank.memory(Rank(2), 0, 8), rank.memory(Rank(3), 0, 8)), (vec![1; 8], vec![1; 8]));
     assert_eq!(rank.calls(), [NodeId(1)]);
+}
+
+#[test]
+fn accumulates_do_not_wait_for_a_connection_either_but_what_a_device_may_do_does() {
+    let world = MockWorld::new();
+    let rank = world.rank(Rank(0));
+    rank.server(1).lock().is_late = true;
+    let kernel = Kernel::new(ElementType::I64, AccumulateOp::Sum).unwrap();
+    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+    let one = 1_i64.to_le_bytes();
+    let scale = Scale::one(ElementType::I64);
+    rank.client.accumulate(&rank.window, Rank(3), run, (kernel, scale), one[..].into()).unwrap();
+    assert_eq!((rank.calls(), rank.time.rests()), (vec![NodeId(1)], vec![]));
+    let other = world.rank(Rank(0));
+    other.servers.may_reach_memory.store(true, Ordering::Relaxed);
+    let server = other.server(1);
+    server.lock().is_late = true;
+    other.time.at_next_rest(move || server.lock().is_late = false);
+    put(&other, Rank(3)).unwrap();
+    assert_eq!(other.time.rests(), [RestOn::Links], "it shows with the connection whether one does");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What who watches something wants to be told of it, and what it is told.
+//! What a poller is asked to tell, and what it tells.
 
 use rustix::event::epoll;
 
-/// What to be told about a descriptor. With neither set, only errors and hang-ups are told.
+/// What to be told about a descriptor. With neither set, only errors and hang-ups are told, and of a beacon nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interest {
     /// Tell when there is something to read, or the end of the stream.
@@ -27,7 +27,7 @@ impl Interest {
     }
 }
 
-/// A descriptor that can go on.
+/// A descriptor that can go on, or a beacon that is raised, which is always told as readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// The number that was given with the descriptor.

@@ -17,6 +17,7 @@
 
 mod accept;
 mod alarm;
+mod beacon;
 mod calls;
 mod clock;
 mod conformance;
@@ -34,7 +35,6 @@ mod own_user;
 mod poller;
 mod refusals;
 mod routed;
-mod signal;
 mod sim;
 mod tcp;
 mod traits;
@@ -42,6 +42,7 @@ mod waker;
 mod watching;
 
 pub use accept::{Acceptor, AcceptorStep, Admission, AdmissionError};
+pub use beacon::Beacon;
 pub use calls::{Call, Calls, Guest, WAY_PATIENCE_MS};
 pub use clock::CoarseClock;
 pub use conformance::conformance;
@@ -59,7 +60,6 @@ pub use own_user::is_of_own_user;
 pub use poller::Poller;
 pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
-pub use signal::Signal;
 pub use sim::Sim;
 pub use tcp::{Congestion, Interface, SocketBuffers, Tcp, TcpOptions};
 pub use traits::{Capabilities, Link, Listener, Netmod};

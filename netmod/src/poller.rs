@@ -1,7 +1,8 @@
 //! What a loop sleeps on: an epoll instance behind a safe wrapper.
 //!
 //! Level-triggered throughout: a reader that leaves bytes behind is told again. A [`Poller`] can be put into another one. It
-//! does not own what it watches; a descriptor that is closed leaves by itself unless somebody holds a duplicate.
+//! does not own what it watches; a descriptor that is closed leaves by itself unless somebody holds a duplicate. What it watches besides descriptors
+//! stands in `watching`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,21 +13,21 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
+use crate::beacon::Beacons;
 use crate::interest::{Interest, Ready};
-use crate::signal::Signals;
 
 /// Events fetched by one wait. What is over comes with the next one, as nothing is lost when level-triggered.
 const EVENTS_PER_WAIT_MAX: usize = 64;
 
-/// The token of the descriptor by which raised signals end a wait; nobody is told of it.
-const SIGNALS: u64 = u64::MAX;
+/// The token of the descriptor by which raised beacons end a wait; nobody is told of it.
+const BEACONS: u64 = u64::MAX;
 
-/// Watches many descriptors at once, and [signals](crate::Signal).
+/// Watches many descriptors at once, and [beacons](crate::Beacon).
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    /// Made with the first signal.
-    signals: OnceLock<Arc<Signals>>,
+    /// Made with the first beacon.
+    beacons: OnceLock<Arc<Beacons>>,
 }
 
 impl Poller {
@@ -35,10 +36,10 @@ impl Poller {
     /// # Errors
     /// The system's, when descriptors or memory run out.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, signals: OnceLock::new() })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, beacons: OnceLock::new() })
     }
 
-    /// Starts to watch `source`. `token` comes back with every event of it.
+    /// Starts to watch `source`. `token` comes back with every event of it; `u64::MAX` is taken.
     ///
     /// # Errors
     /// The system's; `AlreadyExists` if the descriptor is watched by this poller already.
@@ -65,7 +66,8 @@ impl Poller {
     /// Sleeps until a watched descriptor can go on, at most for `timeout` (rounded up to milliseconds; `None`: as
     /// long as it takes), and puts what is ready into `out`, which it clears first.
     ///
-    /// A signal does not end a wait without timeout. One with a timeout may then end early with nothing ready:
+    /// An interrupted call does not end a wait without timeout. One with a timeout may then end early with nothing ready, and does when a beacon is
+    /// lowered again at once:
     /// callers keep their own deadlines, and this crate reads no clock.
     ///
     /// # Errors
@@ -79,7 +81,7 @@ impl Poller {
                 Ok((ready, _)) => {
                     let had = ready.len();
                     out.extend(ready.iter().map(|event| Ready::from_event(*event)));
-                    out.retain(|ready| ready.token != SIGNALS);
+                    out.retain(|ready| ready.token != BEACONS);
                     if out.len() == had {
                         return Ok(());
                     }
@@ -88,9 +90,9 @@ impl Poller {
                 Err(Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
-            // They are rung for until none is raised, so that they are looked at whenever there are some.
-            if let Some(signals) = self.signals.get() {
-                signals.append_ready(out, EVENTS_PER_WAIT_MAX);
+            // The eventfd stays readable until no beacon is raised.
+            if let Some(beacons) = self.beacons.get() {
+                beacons.append_ready(out, EVENTS_PER_WAIT_MAX);
             }
             // Those that were raised may have been lowered since.
             if !out.is_empty() || timeout.is_some() {
@@ -100,17 +102,15 @@ impl Poller {
     }
 
     /// What it watches beside descriptors.
-    pub(crate) fn signals(&self) -> io::Result<&Arc<Signals>> {
-        if let Some(signals) = self.signals.get() {
-            return Ok(signals);
+    pub(crate) fn beacons(&self) -> io::Result<&Arc<Beacons>> {
+        if let Some(beacons) = self.beacons.get() {
+            return Ok(beacons);
         }
-        let signals = Arc::new(Signals::new()?);
-        let is_first = self.signals.set(Arc::clone(&signals)).is_ok();
-        let signals = self.signals.get().expect("set by now");
-        if is_first {
-            self.add(signals.descriptor(), SIGNALS, Interest::READABLE)?;
-        }
-        Ok(signals)
+        let beacons = Arc::new(Beacons::new()?);
+        self.add(beacons.descriptor(), BEACONS, Interest::READABLE)?;
+        // If another thread was quicker the descriptor of this one leaves as it is closed.
+        let _ = self.beacons.set(beacons);
+        Ok(self.beacons.get().expect("set by now"))
     }
 }
 

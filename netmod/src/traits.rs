@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 
+use crate::beacon::Beacon;
 use crate::direct::{DirectAccess, NoDeviceRmw, RemoteMemory};
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::signal::Signal;
 
 /// An ordered, reliable stream of bytes to one peer. No call blocks. Dropping it closes it.
 ///
@@ -84,7 +84,7 @@ pub trait Link: Send {
 
     /// What announces the same inside this process, without a descriptor, on links that have that: pollers prefer it
     /// ([`Poller::add_link`](crate::Poller::add_link)). It is raised while what was last asked for by [`Link::awaits`] is there.
-    fn signal(&self) -> Option<&Signal> {
+    fn beacon(&self) -> Option<&Beacon> {
         None
     }
 

@@ -165,6 +165,8 @@ pub struct Engine {
     door: DoorListener,
     visitors: Slab<OwnedFd>,
     peers: Slab<Peer>,
+    /// The numbers that each rank's sessions have there.
+    sessions_of: HashMap<Rank, Vec<usize>>,
     recent: Vec<usize>,
     turns: u32,
     /// In the last turn in which anything moved a large reply was sent.
@@ -255,6 +257,7 @@ impl Engine {
             door,
             visitors: Slab::new(),
             peers: Slab::new(),
+            sessions_of: HashMap::new(),
             recent: Vec::new(),
             turns: 0,
             holding: VecDeque::new(),

@@ -21,10 +21,11 @@ use crate::progress::dialing::{Dial, DialStep, Dialing};
 const PAUSE_MS_MIN: u64 = 1;
 /// The longest one. Each is cut at random, by up to a half: those who were turned away together come back apart.
 const PAUSE_MS_MAX: u64 = 200;
-/// A first call that is not through after this is given up for another one: its packets may have been lost on their way...
-const CALL_MS_MIN: u64 = 1000;
-/// ... or after this part of the time for which a node is called at all, which is longer where many ranks share a processor.
+/// The first call of a series is given up for another one after this part of the time for which the node is called at all, which is longer where many
+/// ranks share a processor: its packets may have been lost on their way.
 const CALL_PART: u64 = 10;
+/// So long it has at least.
+const CALL_MS_MIN: u64 = 1000;
 /// Each further call has twice as long, up to so many times that. A server that many call at once gets round to all of them, but not if each
 /// comes again to stand last.
 const CALL_GROWTH_MAX: u64 = 4;
@@ -125,7 +126,8 @@ impl Connection {
         now_ms: u64,
     ) -> Result<Option<Reception>, LostHow> {
         let Going::Calling { since_ms, call, next_ms, pause_ms, growth } = &mut self.state else { return Ok(None) };
-        let call_ms = *growth * CALL_MS_MIN.max(options.connect_ms / CALL_PART);
+        let limit_ms = if self.is_known { options.reconnect_ms } else { options.connect_ms };
+        let call_ms = *growth * CALL_MS_MIN.max(limit_ms / CALL_PART);
         let since_ms = *since_ms.get_or_insert(now_ms);
         if call.is_none() && now_ms >= *next_ms {
             self.attempt += 1;
@@ -169,7 +171,6 @@ impl Connection {
                 }
             }
         }
-        let limit_ms = if self.is_known { options.reconnect_ms } else { options.connect_ms };
         if now_ms >= since_ms + limit_ms { Err(self.lost(options)) } else { Ok(None) }
     }
 

@@ -99,7 +99,7 @@ impl Progress {
         progress
     }
 
-    /// Those that a sleep has found something for, or all that are busy.
+    /// Drives the endpoints that a sleep has found something for, or all that are busy.
     pub(crate) fn drive_announced(&self, announced: Announced) -> bool {
         match announced {
             Announced::Anything => self.drive_busy(),

@@ -15,8 +15,9 @@ use super::watched::{Announced, Watched};
 
 /// First calls that a thread waits for together, at least: for fewer it wakes one by one.
 const BATCH_MIN: usize = 4;
-/// The shortest and the longest sleep of who waits for many. With hundreds of ranks on a processor each look at them takes as long as several answers.
+/// The shortest sleep of a thread that waits for many first calls.
 const BATCH_NAP_US_MIN: u32 = 1_000;
+/// The longest one: with hundreds of ranks on a processor each look at the calls takes as long as several answers.
 const BATCH_NAP_US_MAX: u32 = 200_000;
 
 /// How long threads of this process sleep that wait for many first calls. A guess, from sleep to sleep, whichever thread sleeps.
@@ -35,7 +36,7 @@ impl BatchNap {
     /// So many of them were answered in the last such sleep, which was too short or too long if that were few or nearly all.
     fn note(&self, answered: usize, all: usize) {
         let nap_us = self.0.load(Ordering::Relaxed);
-        let next_us = match (4 * answered < 2 * all, 4 * answered > 3 * all) {
+        let next_us = match (2 * answered < all, 4 * answered > 3 * all) {
             (true, _) => (2 * nap_us).min(BATCH_NAP_US_MAX),
             (_, true) => (nap_us / 2).max(BATCH_NAP_US_MIN),
             _ => nap_us,
@@ -52,7 +53,8 @@ pub(crate) struct Woken {
     pub(crate) is_announced: bool,
 }
 
-/// Sleeps until the waker is rung, one of these connections has something to do, or the time is up. `unseen_max`: for how long nobody may look at a
+/// Sleeps until the waker is rung, a connection has something to do, or `limit` is over. A thread that sleeps at once and waits for
+/// [`BATCH_MIN`] first calls or more sleeps for its batch nap instead, which those calls do not end. `unseen_max`: for how long nobody may look at a
 /// connection.
 pub(crate) fn sleep_on_links(
     waker: &Waker,
@@ -61,26 +63,31 @@ pub(crate) fn sleep_on_links(
     (pace, batch_nap): (&mut Pace, &BatchNap),
     unseen_max: Duration,
 ) -> Woken {
+    let (calls, others): (Vec<&Watched>, Vec<&Watched>) = watched.iter().partition(|watched| watched.is_first_call);
+    let in_order: Vec<&Watched> = others.iter().chain(&calls).copied().collect();
     let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-    events.extend(watched.iter().filter_map(Watched::poll));
-    let first_calls = watched.iter().filter(|watched| watched.is_first_call).count();
-    if pace.sleeps_at_once() && first_calls >= BATCH_MIN {
-        poll_for(&mut events[..1], Some(batch_nap.get().min(unseen_max)));
+    events.extend(in_order.iter().filter_map(|watched| watched.poll()));
+    if pace.sleeps_at_once() && calls.len() >= BATCH_MIN {
+        let ends = 1 + others.iter().filter(|watched| watched.descriptor.is_some()).count();
+        poll_for(&mut events[..ends], Some(batch_nap.get().min(unseen_max)));
         poll_for(&mut events, Some(Duration::ZERO));
-        if events[0].revents().is_empty() {
-            let answered = events.iter().filter(|event| !event.revents().is_empty()).count();
-            batch_nap.note(answered.min(first_calls), first_calls);
+        if !events[..ends].iter().any(is_ready) {
+            let answered = events.iter().filter(|event| is_ready(event)).count();
+            batch_nap.note(answered, calls.len());
         }
     } else {
         // An interrupted sleep is a short one.
         poll_for(&mut events, limit);
     }
     pace.announced = match pace.trusts_announcements(unseen_max) {
-        true => Announced::These(ready(watched, &events[1..]).map(|watched| watched.node).collect()),
+        true => Announced::These(ready(&in_order, &events[1..]).map(|watched| watched.node).collect()),
         false => Announced::Anything,
     };
-    let is_ready = |event: &PollFd<'_>| !event.revents().is_empty();
     Woken { is_rung: is_ready(&events[0]), is_announced: events.iter().any(is_ready) }
+}
+
+fn is_ready(event: &PollFd<'_>) -> bool {
+    !event.revents().is_empty()
 }
 
 fn poll_for(events: &mut [PollFd<'_>], limit: Option<Duration>) {
@@ -92,10 +99,10 @@ fn poll_for(events: &mut [PollFd<'_>], limit: Option<Duration>) {
 
 /// Those of these connections that have something to do, as far as their descriptors tell or nothing does: `events` are those of
 /// [`Watched::poll`], in their order.
-fn ready<'a>(watched: &'a [Watched], events: &[PollFd<'_>]) -> impl Iterator<Item = &'a Watched> {
-    let mut events = events.iter().map(|event| !event.revents().is_empty()).collect::<Vec<_>>().into_iter();
-    watched.iter().filter(move |watched| {
-        let is_ready = watched.descriptor.is_some() && events.next().unwrap_or(false);
+fn ready<'a>(watched: &[&'a Watched], events: &[PollFd<'_>]) -> impl Iterator<Item = &'a Watched> {
+    let mut events = events.iter();
+    watched.iter().copied().filter(move |watched| {
+        let is_ready = watched.descriptor.is_some() && events.next().is_some_and(is_ready);
         is_ready || watched.is_looked_at_by_clock()
     })
 }
@@ -104,6 +111,7 @@ fn ready<'a>(watched: &'a [Watched], events: &[PollFd<'_>]) -> impl Iterator<Ite
 mod tests {
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
+    use std::time::Instant;
 
     use longarm_proto::NodeId;
 
@@ -163,9 +171,10 @@ mod tests {
         wakers[4].wake();
         wakers[5].wake();
         let nap = BatchNap::new();
-        let first = nap.get();
+        let (first, began) = (nap.get(), Instant::now());
         let woken = sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
         assert!(woken.is_announced && !woken.is_rung);
+        assert!(began.elapsed() >= first, "it slept although some were answered already");
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(3), NodeId(4), NodeId(5)]));
         assert_eq!(nap.get(), first, "a part of them, as it should be");
         wakers.iter().for_each(Waker::clear);
@@ -174,5 +183,31 @@ mod tests {
         wakers.iter().for_each(Waker::wake);
         sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
         assert_eq!(nap.get(), first, "all have");
+    }
+
+    #[test]
+    fn of_few_first_calls_or_with_a_processor_to_itself_a_thread_wakes_for_each() {
+        let mine = Waker::new().unwrap();
+        for (count, spin_us) in [(3, 0), (6, 100)] {
+            let (calls, wakers): (Vec<Watched>, Vec<Waker>) = (0..count).map(|node| watched(node, true)).unzip();
+            wakers[1].wake();
+            let (mut pace, nap) = (Pace::new(spin_us), BatchNap::new());
+            // Without a limit: it returns because one was answered.
+            assert!(sleep_on_links(&mine, &calls, None, (&mut pace, &nap), UNSEEN_MAX).is_announced);
+            assert_eq!(nap.get(), BatchNap::new().get(), "few were answered, and no batch was slept for");
+        }
+    }
+
+    #[test]
+    fn what_is_connected_ends_a_sleep_for_many_first_calls() {
+        let (mine, mut pace, nap) = (Waker::new().unwrap(), Pace::new(0), BatchNap::new());
+        let (mut all, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
+        let (connected, waker) = watched(9, false);
+        all.insert(2, connected);
+        waker.wake();
+        let woken = sleep_on_links(&mine, &all, None, (&mut pace, &nap), UNSEEN_MAX);
+        assert!(woken.is_announced && !woken.is_rung);
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
+        assert_eq!(nap.get(), BatchNap::new().get(), "how many calls were answered says nothing now");
     }
 }

@@ -33,8 +33,6 @@ const NAP_STEPS_MAX: u32 = 5;
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
 const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
-/// For how long a thread that sleeps looks at nothing but what is announced, at most.
-const TRUSTED_MAX: Duration = Duration::from_millis(500);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -190,9 +188,8 @@ impl Pace {
     /// Whether a thread that has slept on descriptors looks only at what those announce. Now and then it looks at all: what is silent for too
     /// long announces nothing.
     pub(crate) fn trusts_announcements(&mut self, unseen_max: Duration) -> bool {
-        let trusted_max = unseen_max.min(TRUSTED_MAX);
-        let trusts =
-            self.sleeps_at_once() && self.trusts_since.get_or_insert_with(Instant::now).elapsed() < trusted_max;
+        let since = *self.trusts_since.get_or_insert_with(Instant::now);
+        let trusts = self.sleeps_at_once() && since.elapsed() < unseen_max;
         if !trusts {
             self.trusts_since = None;
         }

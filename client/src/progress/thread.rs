@@ -128,7 +128,7 @@ impl Progress {
 
     /// Call when a thread stops to drive although something may be in progress.
     pub(crate) fn wake_helper_if_busy(&self) {
-        // While another thread waits it would step aside at once.
+        // While another thread waits the helper would step aside at once.
         let is_aside = self.helper.waiting.load(Ordering::SeqCst) > 0 && !self.is_any_corked();
         if self.helper.thread.get().is_some() && !is_aside && self.is_helper_needed() {
             self.helper.wake();
@@ -269,7 +269,7 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
         waker.clear();
     }
     if idle {
-        pace.announced = Announced::Anything;
+        pace.announced = Announced::Anything; // Nothing was watched.
     }
     woken.is_announced || looks_by_clock
 }

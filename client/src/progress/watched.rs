@@ -53,7 +53,7 @@ impl Watched {
     }
 }
 
-/// What a thread that sleeps on connections knows of when it looks at them next.
+/// Which connections a thread looks at after a sleep on them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Announced {
     /// There may be something anywhere.
@@ -64,7 +64,7 @@ pub(crate) enum Announced {
 }
 
 impl Announced {
-    /// What it is, for now: behind that there is nothing more of what was found.
+    /// Gives them once. Until the next sleep there are no more.
     pub(crate) fn take(&mut self) -> Announced {
         let next = match self {
             Announced::Anything => Announced::Anything,

@@ -7,9 +7,9 @@ use longarm_memory::{Region, RegionMut};
 use super::keys::Keys;
 use super::receiver::Receiver;
 use super::sender::Sender;
+use crate::beacon::Beacon;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::signal::Signal;
 use crate::traits::Link;
 
 /// See the module above.
@@ -76,8 +76,8 @@ impl Link for SealedLink {
         self.link.stands_alone()
     }
 
-    fn signal(&self) -> Option<&Signal> {
-        self.link.signal()
+    fn beacon(&self) -> Option<&Beacon> {
+        self.link.beacon()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -7,9 +7,9 @@ use longarm_memory::RegionMut;
 use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
 
 use super::table::TrunkKey;
+use crate::beacon::Beacon;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::signal::Signal;
 
 /// What a router knows of a channel.
 pub(super) struct Channel {
@@ -41,7 +41,7 @@ pub(super) struct Here {
     /// Why nothing more comes behind that.
     pub(super) over: Option<LinkError>,
     /// Raised while there is something to do of what is wanted.
-    signal: Arc<Signal>,
+    beacon: Arc<Beacon>,
     wanted: Interest,
 }
 
@@ -87,9 +87,9 @@ impl Channel {
         let writable = here.wanted.writable && can_send;
         let over = here.over.is_some() && here.wanted != Interest::default();
         if readable || writable || over {
-            here.signal.raise();
+            here.beacon.raise();
         } else {
-            here.signal.lower();
+            here.beacon.lower();
         }
     }
 }
@@ -106,11 +106,11 @@ impl Neighbour {
 }
 
 impl Here {
-    pub(super) fn new() -> (Here, Arc<Signal>) {
-        let signal = Arc::new(Signal::default());
+    pub(super) fn new() -> (Here, Arc<Beacon>) {
+        let beacon = Arc::new(Beacon::default());
         let here =
-            Here { input: Buffer::default(), over: None, signal: Arc::clone(&signal), wanted: Interest::READABLE };
-        (here, signal)
+            Here { input: Buffer::default(), over: None, beacon: Arc::clone(&beacon), wanted: Interest::READABLE };
+        (here, beacon)
     }
 
     pub(super) fn want(&mut self, wanted: Interest) {

@@ -22,13 +22,13 @@ use super::table::{ChannelKey, Channels, Greetings, Key, Table, TrunkKey, Trunks
 use super::trunk::{Going, Trunk};
 use crate::accept::Admission;
 use crate::alarm::Alarm;
+use crate::beacon::Beacon;
 use crate::calls::Calls;
 use crate::clock::CoarseClock;
 use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
 use crate::interest::{Interest, Ready};
 use crate::link_error::LinkError;
 use crate::poller::Poller;
-use crate::signal::Signal;
 use crate::waker::Waker;
 
 const LISTENER: u64 = 0;
@@ -76,7 +76,7 @@ impl Ended {
 
 /// Who has come, and waits to be taken in by the server.
 enum Arrived {
-    Channel { key: ChannelKey, signal: Arc<Signal>, name: String },
+    Channel { key: ChannelKey, beacon: Arc<Beacon>, name: String },
     Neighbour(NeighbourLink),
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Router {
     touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
     holding: Vec<TrunkKey>,
-    /// How many turns, of the server and within them of its own, keep what trunks have to send for their ends.
+    /// Nested turns, the server's and the router's, that hold back what trunks have to send until the outermost ends.
     corks: u32,
     /// Trunks that have something to send then.
     corked: Vec<TrunkKey>,

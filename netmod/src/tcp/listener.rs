@@ -34,7 +34,7 @@ struct Socket {
     address: SocketAddr,
     /// Of each connection that is accepted.
     unproven: Unproven,
-    /// What was set here does not hold for them.
+    /// Then they do not inherit the options of this socket.
     is_multipath: bool,
 }
 

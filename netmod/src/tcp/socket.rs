@@ -71,7 +71,7 @@ pub(super) fn set_buffers(socket: &OwnedFd, bytes: usize) -> Result<(), LinkErro
     Ok(())
 }
 
-/// What the sockets that it accepts inherit too, but for those of multipath TCP.
+/// Sets options that accepted sockets inherit, except over multipath TCP.
 pub(super) fn tune(socket: &OwnedFd) -> Result<(), LinkError> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;

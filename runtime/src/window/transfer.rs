@@ -33,10 +33,10 @@ impl<T: Element> Window<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost (that its node never answers
-    /// at all is said by what waits for the put, such as a quiet or a barrier, or by the next operation towards it);
+    /// [`TransferError`]: the target does not exist, the window is freed or too short, the target is lost;
     /// [`TransferError::LengthMismatch`] if the selection wants another number of elements than the buffer has, and
-    /// [`TransferError::BadShape`] for a patch that makes no sense.
+    /// [`TransferError::BadShape`] for a patch that makes no sense. A put to a node that was never reached before may return before that node
+    /// answers: that it never does is said by what waits for the put, such as a quiet or a barrier, or by the next operation towards it.
     #[inline]
     pub fn put(&self, rank: u32, selection: impl Selection, source: &[T]) -> Result<(), TransferError> {
         let Some(index) = selection.index(source.len()) else { return self.put_selected(rank, selection, source) };

@@ -43,8 +43,8 @@ impl Engine {
         if !self.shared.mutexes.get_mut().deaths.is_settling() {
             return false;
         }
-        let peers = &self.peers;
-        let connected = |rank| peers.iter().any(|(_, peer)| peer.connection.peer.rank == rank);
+        let sessions_of = &self.sessions_of;
+        let connected = |rank| sessions_of.contains_key(&rank);
         let gone = self.shared.mutexes.get_mut().deaths.settle(now_ms, connected);
         let of_gone = |peer: &Peer| gone.contains(&peer.connection.peer.rank);
         let cut: Vec<usize> = self.peers.iter().filter(|(_, peer)| of_gone(peer)).map(|(number, _)| number).collect();

@@ -12,6 +12,8 @@
 //! the same over all its links: what waits for a mutex in its name is found again. Nor does an old call begin a session anew
 //! that is over: nobody would ever end it again.
 
+use std::collections::hash_map::Entry;
+
 use longarm_netmod::Link;
 use longarm_proto::{Identity, MAIL_CREDIT_BYTES, Mutation, Rank, Reception, SESSIONS_PER_RANK_MAX, Session, mutation};
 
@@ -72,6 +74,12 @@ impl Engine {
     /// A session ends.
     pub(super) fn forget(&mut self, number: usize) {
         let peer = self.peers.remove(number);
+        if let Entry::Occupied(mut sessions) = self.sessions_of.entry(peer.connection.peer.rank) {
+            sessions.get_mut().retain(|session| *session != number);
+            if sessions.get().is_empty() {
+                sessions.remove();
+            }
+        }
         self.over.insert(peer.connection.peer.rank, peer.session.0);
         self.holding.retain(|holding| *holding != number);
         self.keep_mail(peer.connection.into_inner().mail);
@@ -119,7 +127,7 @@ impl Engine {
                 // It was under way for longer than the whole session, whose rank may have left.
                 return None;
             }
-            let sessions = self.peers.iter().filter(|(_, peer)| peer.connection.peer.rank == identity.rank).count();
+            let sessions = self.sessions_of.get(&identity.rank).map_or(0, Vec::len);
             if sessions >= SESSIONS_PER_RANK_MAX {
                 let rank = identity.rank.0;
                 tracing::warn!(
@@ -142,6 +150,7 @@ impl Engine {
                 lost_at_ms: Some(self.now_ms),
             };
             let number = self.peers.insert(peer);
+            self.sessions_of.entry(identity.rank).or_default().push(number);
             if holds_mail {
                 self.holding.push_back(number);
             }
@@ -169,9 +178,8 @@ impl Engine {
     }
 
     fn find_session(&self, rank: Rank, session: u64) -> Option<usize> {
-        let mut peers = self.peers.iter();
-        let found = peers.find(|(_, peer)| peer.session.0 == session && peer.connection.peer.rank == rank);
-        found.map(|(number, _)| number)
+        let mut sessions = self.sessions_of.get(&rank)?.iter().copied();
+        sessions.find(|number| self.peers[*number].session.0 == session)
     }
 
     /// A peer was welcomed over this link.

@@ -7,12 +7,12 @@ use longarm_memory::{Region, RegionMut};
 use parking_lot::Mutex;
 
 use super::{Arrived, Router};
+use crate::beacon::Beacon;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
 use crate::routed::channel::{End, Here};
 use crate::routed::neighbour;
 use crate::routed::table::ChannelKey;
-use crate::signal::Signal;
 use crate::traits::Link;
 
 /// A [`Link`] through the router of this process. It moves bytes while somebody drives the router: the server's thread does, and
@@ -20,13 +20,13 @@ use crate::traits::Link;
 struct ChannelLink {
     router: Arc<Mutex<Router>>,
     key: ChannelKey,
-    signal: Arc<Signal>,
+    beacon: Arc<Beacon>,
     name: String,
 }
 
 impl ChannelLink {
-    fn new(router: Arc<Mutex<Router>>, key: ChannelKey, signal: Arc<Signal>, name: String) -> ChannelLink {
-        ChannelLink { router, key, signal, name }
+    fn new(router: Arc<Mutex<Router>>, key: ChannelKey, beacon: Arc<Beacon>, name: String) -> ChannelLink {
+        ChannelLink { router, key, beacon, name }
     }
 }
 
@@ -43,12 +43,12 @@ impl Link for ChannelLink {
         self.router.lock().holds_bytes(self.key)
     }
 
-    fn signal(&self) -> Option<&Signal> {
-        Some(&self.signal)
+    fn beacon(&self) -> Option<&Beacon> {
+        Some(&self.beacon)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.signal.descriptor().ok()
+        self.beacon.descriptor().ok()
     }
 
     fn awaits(&self, wanted: Interest) -> Interest {
@@ -77,7 +77,7 @@ impl Router {
         let next = router.arrived.pop_front();
         drop(router);
         Some(match next? {
-            Arrived::Channel { key, signal, name } => Box::new(ChannelLink::new(Arc::clone(this), key, signal, name)),
+            Arrived::Channel { key, beacon, name } => Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name)),
             Arrived::Neighbour(link) => Box::new(link),
         })
     }
@@ -90,14 +90,14 @@ impl Router {
             router.arrive(Arrived::Neighbour(there));
             return Ok(Box::new(here));
         }
-        let (here, signal) = Here::new();
-        // A rank sleeps on it, and is to hear now if there is none.
-        signal.descriptor()?;
+        let (here, beacon) = Here::new();
+        // A rank sleeps on the descriptor: without one connecting fails now.
+        beacon.descriptor()?;
         let begun = router.begin(address, End::Here(here));
         // Also if none has begun: the trunk before may have ended.
         router.settle();
         drop(router);
         let key = begun?;
-        Ok(Box::new(ChannelLink::new(Arc::clone(this), key, signal, address.to_owned())))
+        Ok(Box::new(ChannelLink::new(Arc::clone(this), key, beacon, address.to_owned())))
     }
 }

@@ -256,12 +256,12 @@ impl Router {
             trunk.say(channel, TrunkRecord::Close);
             return;
         }
-        let (here, signal) = Here::new();
+        let (here, beacon) = Here::new();
         let name = trunk.name();
         let key = self.channels.insert(Channel::new(trunk_key, channel, true, End::Here(here)));
         trunk.channels.insert(channel, key);
         trunk.say(channel, TrunkRecord::Opened);
-        self.arrive(Arrived::Channel { key, signal, name });
+        self.arrive(Arrived::Channel { key, beacon, name });
     }
 
     /// A channel of ours is open at the other node.

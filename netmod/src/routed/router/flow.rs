@@ -73,7 +73,7 @@ impl Router {
     /// Sends what a trunk has to send, at the end of the turn if that has corked.
     pub(super) fn send_out(&mut self, trunk_key: TrunkKey) {
         let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
-        if self.corks == 0 || trunk.unsent_bytes() >= CORKED_BYTES_MAX {
+        if goes_out_now(self.corks, trunk) {
             return self.flush(trunk_key);
         }
         if !std::mem::replace(&mut trunk.is_corked, true) {
@@ -107,8 +107,8 @@ impl Router {
         Ok(got)
     }
 
-    /// Whether who finds nothing in a channel looks at its trunk. The server does where few share it; else what comes is announced, and
-    /// each of many would look for all of them.
+    /// Whether a thread that finds nothing in a channel looks at its trunk. In one that this node has called always; else only where few share it: each
+    /// of many would look for all of them, and what comes is announced.
     fn is_worth_a_look(&self, key: ChannelKey) -> bool {
         let Some(trunk_key) = self.channels[key].trunk else { return false };
         let trunk = &self.trunks[trunk_key];
@@ -204,7 +204,7 @@ impl Router {
                 self.take_records(trunk_key)?;
                 // What was caused by that goes out first, as far as the link takes it.
                 let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
-                if self.corks == 0 || trunk.unsent_bytes() >= CORKED_BYTES_MAX {
+                if goes_out_now(self.corks, trunk) {
                     trunk.flush()?;
                 }
                 trunk.check_unreceived()?;
@@ -487,6 +487,11 @@ impl Router {
             tracing::error!(%error, "cannot watch a connection of the router");
         }
     }
+}
+
+/// Whether what a trunk has to send waits for no end of a turn.
+fn goes_out_now(corks: u32, trunk: &Trunk) -> bool {
+    corks == 0 || trunk.unsent_bytes() >= CORKED_BYTES_MAX
 }
 
 /// The regions from one byte on, and so many bytes of them.

@@ -1,6 +1,6 @@
 //! What announces that something inside this process can go on, without a descriptor of its own for each.
 //!
-//! A [`Signal`] is raised and lowered by the one who knows, and watched by at most one poller, which tells of it as of a descriptor. Many of
+//! A [`Beacon`] is raised and lowered by the one who knows, and watched by at most one poller, which tells of it as of a descriptor. Many of
 //! them wake the poller by one eventfd, and only if none of the others that it watches is raised already.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::waker::Waker;
 /// Something in this process that can go on, or cannot now. Level-triggered as descriptors are: who watches it is told again until it is
 /// lowered.
 #[derive(Debug, Default)]
-pub struct Signal {
+pub struct Beacon {
     state: Mutex<State>,
     /// For who sleeps on a descriptor.
     event: OnceLock<Waker>,
@@ -26,12 +26,12 @@ pub struct Signal {
 #[derive(Debug, Default)]
 struct State {
     is_raised: bool,
-    watch: Option<(Arc<Signals>, usize)>,
+    watch: Option<(Arc<Beacons>, usize)>,
 }
 
 /// Those that one poller watches.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct Beacons {
     watched: Mutex<Watched>,
     /// Makes the poller's own descriptor ready.
     waker: Waker,
@@ -55,7 +55,7 @@ struct Entry {
     is_listed: bool,
 }
 
-impl Signal {
+impl Beacon {
     /// Tells who watches or sleeps here, until it is lowered.
     pub fn raise(&self) {
         self.set(true);
@@ -72,8 +72,8 @@ impl Signal {
             return;
         }
         state.is_raised = is_raised;
-        if let Some((signals, number)) = &state.watch {
-            signals.set(*number, is_raised);
+        if let Some((beacons, number)) = &state.watch {
+            beacons.set(*number, is_raised);
         }
         match self.event.get() {
             Some(event) if is_raised => event.wake(),
@@ -82,7 +82,7 @@ impl Signal {
         }
     }
 
-    /// A descriptor that is readable while the signal is raised. It is made when it is first asked for.
+    /// A descriptor that is readable while the beacon is raised. It is made when it is first asked for.
     ///
     /// # Errors
     /// The system's, when descriptors or memory run out.
@@ -100,36 +100,36 @@ impl Signal {
     }
 
     /// From now on this poller tells of it, in place of another one that did.
-    pub(crate) fn watch(&self, signals: &Arc<Signals>, token: u64, interest: Interest) {
+    pub(crate) fn watch(&self, beacons: &Arc<Beacons>, token: u64, interest: Interest) {
         let mut state = self.state.lock();
-        if let Some((signals, number)) = state.watch.take() {
-            signals.forget(number);
+        if let Some((beacons, number)) = state.watch.take() {
+            beacons.forget(number);
         }
-        let number = signals.add(token, interest, state.is_raised);
-        state.watch = Some((Arc::clone(signals), number));
+        let number = beacons.add(token, interest, state.is_raised);
+        state.watch = Some((Arc::clone(beacons), number));
     }
 
     /// Nobody watches it any more.
     pub(crate) fn unwatch(&self) {
-        if let Some((signals, number)) = self.state.lock().watch.take() {
-            signals.forget(number);
+        if let Some((beacons, number)) = self.state.lock().watch.take() {
+            beacons.forget(number);
         }
     }
 }
 
-impl Drop for Signal {
+impl Drop for Beacon {
     fn drop(&mut self) {
         self.unwatch();
     }
 }
 
-impl Signals {
+impl Beacons {
     /// For a poller, which watches the waker.
-    pub(crate) fn new() -> io::Result<Signals> {
-        Ok(Signals { watched: Mutex::default(), waker: Waker::new()? })
+    pub(crate) fn new() -> io::Result<Beacons> {
+        Ok(Beacons { watched: Mutex::default(), waker: Waker::new()? })
     }
 
-    /// What makes the poller's descriptor ready while there may be a signal that is raised.
+    /// What makes the poller's descriptor ready while there may be a beacon that is raised.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.waker.descriptor()
     }
@@ -209,34 +209,34 @@ mod tests {
 
     #[test]
     fn a_signal_is_told_until_it_is_lowered() {
-        let (poller, signal) = (Poller::new().unwrap(), Signal::default());
-        signal.raise();
-        poller.add_signal(&signal, 7, Interest::READABLE).unwrap();
+        let (poller, beacon) = (Poller::new().unwrap(), Beacon::default());
+        beacon.raise();
+        poller.add_beacon(&beacon, 7, Interest::READABLE).unwrap();
         assert_eq!(tokens(&poller), [7], "it was raised before");
         assert_eq!(tokens(&poller), [7], "level-triggered: told again");
-        signal.lower();
+        beacon.lower();
         assert_eq!(tokens(&poller), []);
-        signal.raise();
-        poller.add_signal(&signal, 8, Interest::default()).unwrap();
+        beacon.raise();
+        poller.add_beacon(&beacon, 8, Interest::default()).unwrap();
         assert_eq!(tokens(&poller), [], "nothing is wanted");
-        poller.add_signal(&signal, 9, Interest::READABLE).unwrap();
+        poller.add_beacon(&beacon, 9, Interest::READABLE).unwrap();
         assert_eq!(tokens(&poller), [9]);
-        signal.unwatch();
+        beacon.unwatch();
         assert_eq!(tokens(&poller), []);
     }
 
     #[test]
     fn a_poller_is_ready_while_a_signal_is_raised_and_one_moves_to_another_poller() {
         let (outer, inner, other) = (Poller::new().unwrap(), Poller::new().unwrap(), Poller::new().unwrap());
-        let signal = Signal::default();
-        inner.add_signal(&signal, 1, Interest::READABLE).unwrap();
+        let beacon = Beacon::default();
+        inner.add_beacon(&beacon, 1, Interest::READABLE).unwrap();
         outer.add(&inner, 2, Interest::READABLE).unwrap();
         assert_eq!(tokens(&outer), []);
-        signal.raise();
+        beacon.raise();
         assert_eq!((tokens(&outer), tokens(&inner), tokens(&outer)), (vec![2], vec![1], vec![2]));
-        other.add_signal(&signal, 3, Interest::READABLE).unwrap();
+        other.add_beacon(&beacon, 3, Interest::READABLE).unwrap();
         assert_eq!((tokens(&inner), tokens(&outer), tokens(&other)), (vec![], vec![], vec![3]));
-        drop(signal);
+        drop(beacon);
         assert_eq!(tokens(&other), [], "what is gone is forgotten");
     }
 
@@ -245,10 +245,10 @@ mod tests {
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         poller.add(waker.descriptor(), 1000, Interest::READABLE).unwrap();
         waker.wake();
-        let signals: Vec<Signal> = (0..200).map(|_| Signal::default()).collect();
-        for (token, signal) in (0..).zip(&signals) {
-            poller.add_signal(signal, token, Interest::READABLE).unwrap();
-            signal.raise();
+        let beacons: Vec<Beacon> = (0..200).map(|_| Beacon::default()).collect();
+        for (token, beacon) in (0..).zip(&beacons) {
+            poller.add_beacon(beacon, token, Interest::READABLE).unwrap();
+            beacon.raise();
         }
         let mut seen = std::collections::BTreeSet::new();
         let mut waits = 0;
@@ -261,22 +261,22 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_readable_while_the_signal_is_raised() {
-        let signal = Signal::default();
-        signal.raise();
-        assert!(is_readable(signal.descriptor().unwrap()), "raised before there was one");
-        signal.lower();
-        assert!(!is_readable(signal.descriptor().unwrap()));
-        signal.raise();
-        assert!(is_readable(signal.descriptor().unwrap()));
+        let beacon = Beacon::default();
+        beacon.raise();
+        assert!(is_readable(beacon.descriptor().unwrap()), "raised before there was one");
+        beacon.lower();
+        assert!(!is_readable(beacon.descriptor().unwrap()));
+        beacon.raise();
+        assert!(is_readable(beacon.descriptor().unwrap()));
     }
 
     #[test]
     fn a_signal_of_another_thread_ends_a_wait_without_timeout() {
-        let (poller, signal) = (Poller::new().unwrap(), Signal::default());
-        poller.add_signal(&signal, 1, Interest::READABLE).unwrap();
+        let (poller, beacon) = (Poller::new().unwrap(), Beacon::default());
+        poller.add_beacon(&beacon, 1, Interest::READABLE).unwrap();
         let mut out = Vec::new();
         std::thread::scope(|scope| {
-            scope.spawn(|| signal.raise());
+            scope.spawn(|| beacon.raise());
             poller.wait(&mut out, None).unwrap();
         });
         assert_eq!(out, [Ready { token: 1, readable: true, writable: false }]);
