@@ -24,8 +24,10 @@ const PAUSE_MS_MAX: u64 = 200;
 /// The first call of a series is given up for another one after this part of the time for which the node is called at all, which is longer where many
 /// ranks share a processor: its packets may have been lost on their way.
 const CALL_PART: u64 = 10;
-/// So long it has at least.
+/// So long it has at least, ...
 const CALL_MS_MIN: u64 = 1000;
+/// ... and at most: a way that is silent is left for another one.
+const CALL_MS_MAX: u64 = 10_000;
 /// Each further call has twice as long, up to so many times that. A server that many call at once gets round to all of them, but not if each
 /// comes again to stand last.
 const CALL_GROWTH_MAX: u64 = 4;
@@ -127,7 +129,7 @@ impl Connection {
     ) -> Result<Option<Reception>, LostHow> {
         let Going::Calling { since_ms, call, next_ms, pause_ms, growth } = &mut self.state else { return Ok(None) };
         let limit_ms = if self.is_known { options.reconnect_ms } else { options.connect_ms };
-        let call_ms = *growth * CALL_MS_MIN.max(limit_ms / CALL_PART);
+        let call_ms = *growth * (limit_ms / CALL_PART).clamp(CALL_MS_MIN, CALL_MS_MAX);
         let since_ms = *since_ms.get_or_insert(now_ms);
         if call.is_none() && now_ms >= *next_ms {
             self.attempt += 1;

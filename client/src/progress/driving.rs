@@ -8,6 +8,7 @@ use rustix::event::PollFlags;
 
 use super::Progress;
 use super::assist::{Assistant, Expecting};
+use super::link_sleep::BatchNap;
 use super::pace::CALL_NAP;
 use super::watched::{Announced, Watched};
 use crate::endpoint::{Driven, Endpoint, Prepared};
@@ -104,7 +105,8 @@ impl Progress {
         match announced {
             Announced::Anything => self.drive_busy(),
             Announced::These(nodes) => {
-                let endpoints = nodes.into_iter().filter_map(|node| self.endpoints.of(node));
+                let endpoints =
+                    nodes.into_iter().filter_map(|node| self.endpoints.of(node)).filter(|endpoint| endpoint.is_busy());
                 endpoints.fold(false, |progress, endpoint| self.drive_endpoint(endpoint) | progress)
             }
         }
@@ -145,6 +147,17 @@ impl Progress {
     /// Whether something is in progress towards a server to which there is no connection now: it is called.
     pub(crate) fn is_calling(&self) -> bool {
         self.occupied_endpoints().any(|endpoint| endpoint.is_busy() && !endpoint.is_up())
+    }
+
+    /// Whether all that the helper drives is calls of servers that were never reached.
+    pub(crate) fn has_only_first_calls(&self) -> bool {
+        let mut helped = self.occupied_endpoints().filter(|endpoint| endpoint.needs_helper()).peekable();
+        helped.peek().is_some() && helped.all(|endpoint| !endpoint.is_known())
+    }
+
+    /// What threads that wait for many first calls sleep by, where threads outnumber processors.
+    pub(crate) fn batch_nap(&self) -> Option<&BatchNap> {
+        (self.spin_us == 0).then_some(&self.batch_nap)
     }
 
     /// Looks after what was sent and has not been acknowledged, although nobody waits, and after nodes from which

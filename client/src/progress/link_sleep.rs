@@ -53,33 +53,39 @@ pub(crate) struct Woken {
     pub(crate) is_announced: bool,
 }
 
-/// Sleeps until the waker is rung, a connection has something to do, or `limit` is over. A thread that sleeps at once and waits for
-/// [`BATCH_MIN`] first calls or more sleeps for its batch nap instead, which those calls do not end. `unseen_max`: for how long nobody may look at a
-/// connection.
+/// Sleeps until the waker is rung, a connection has something to do, or `limit` is over. With a batch nap a thread that waits for [`BATCH_MIN`] first
+/// calls or more sleeps for that instead, which those calls do not end. `batch_nap`: `None` where each thread can have a processor, and then it looks at
+/// all connections after each sleep, too. `unseen_max`: for how long nobody may look at a connection.
 pub(crate) fn sleep_on_links(
     waker: &Waker,
     watched: &[Watched],
     limit: Option<Duration>,
-    (pace, batch_nap): (&mut Pace, &BatchNap),
+    (pace, batch_nap): (&mut Pace, Option<&BatchNap>),
     unseen_max: Duration,
 ) -> Woken {
     let (calls, others): (Vec<&Watched>, Vec<&Watched>) = watched.iter().partition(|watched| watched.is_first_call);
     let in_order: Vec<&Watched> = others.iter().chain(&calls).copied().collect();
     let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(in_order.iter().filter_map(|watched| watched.poll()));
-    if pace.sleeps_at_once() && calls.len() >= BATCH_MIN {
-        let ends = 1 + others.iter().filter(|watched| watched.descriptor.is_some()).count();
-        poll_for(&mut events[..ends], Some(batch_nap.get().min(unseen_max)));
-        poll_for(&mut events, Some(Duration::ZERO));
-        if !events[..ends].iter().any(is_ready) {
-            let answered = events.iter().filter(|event| is_ready(event)).count();
-            batch_nap.note(answered, calls.len());
+    pace.begin_trust();
+    match batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
+        Some(batch_nap) => {
+            let ends = 1 + others.iter().filter(|watched| watched.descriptor.is_some()).count();
+            // Others that no descriptor announces are not to wait for calls.
+            let waits_by_clock = others.iter().any(|watched| watched.is_looked_at_by_clock());
+            let nap =
+                batch_nap.get().min(unseen_max / 2).min(limit.filter(|_| waits_by_clock).unwrap_or(Duration::MAX));
+            poll_for(&mut events[..ends], Some(nap));
+            poll_for(&mut events, Some(Duration::ZERO));
+            if !waits_by_clock && !events[..ends].iter().any(is_ready) {
+                let answered = events.iter().filter(|event| is_ready(event)).count();
+                batch_nap.note(answered, calls.len());
+            }
         }
-    } else {
         // An interrupted sleep is a short one.
-        poll_for(&mut events, limit);
+        None => poll_for(&mut events, limit),
     }
-    pace.announced = match pace.trusts_announcements(unseen_max) {
+    pace.announced = match batch_nap.is_some() && pace.trusts(unseen_max) {
         true => Announced::These(ready(&in_order, &events[1..]).map(|watched| watched.node).collect()),
         false => Announced::Anything,
     };
@@ -143,20 +149,22 @@ mod tests {
         let (ready, waker) = watched(5, false);
         let lacking = Watched { node: NodeId(7), ..Watched::default() };
         waker.wake();
-        let woken = sleep_on_links(&mine, &[silent, lacking, ready], None, (&mut pace, &BatchNap::new()), UNSEEN_MAX);
+        let woken =
+            sleep_on_links(&mine, &[silent, lacking, ready], None, (&mut pace, Some(&BatchNap::new())), UNSEEN_MAX);
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(7), NodeId(5)]));
         assert_eq!(pace.announced.take(), Announced::These(vec![]), "no more before the next sleep");
     }
 
     #[test]
-    fn who_spins_or_has_trusted_descriptors_for_long_looks_at_all() {
+    fn who_has_a_processor_or_has_trusted_descriptors_for_long_looks_at_all() {
         let mine = Waker::new().unwrap();
         mine.wake();
         let (silent, _silent) = watched(3, false);
-        for (mut pace, unseen_max) in [(Pace::new(100), UNSEEN_MAX), (Pace::new(0), Duration::ZERO)] {
-            let woken =
-                sleep_on_links(&mine, std::slice::from_ref(&silent), None, (&mut pace, &BatchNap::new()), unseen_max);
+        let nap = BatchNap::new();
+        for (batch_nap, unseen_max) in [(None, UNSEEN_MAX), (Some(&nap), Duration::ZERO)] {
+            let mut pace = Pace::new(0);
+            let woken = sleep_on_links(&mine, std::slice::from_ref(&silent), None, (&mut pace, batch_nap), unseen_max);
             assert!(woken.is_rung);
             assert_eq!(pace.announced.take(), Announced::Anything);
         }
@@ -172,28 +180,29 @@ mod tests {
         wakers[5].wake();
         let nap = BatchNap::new();
         let (first, began) = (nap.get(), Instant::now());
-        let woken = sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        let woken = sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
         assert!(woken.is_announced && !woken.is_rung);
         assert!(began.elapsed() >= first, "it slept although some were answered already");
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(3), NodeId(4), NodeId(5)]));
         assert_eq!(nap.get(), first, "a part of them, as it should be");
         wakers.iter().for_each(Waker::clear);
-        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
         assert_eq!(nap.get(), 2 * first, "nobody has answered");
         wakers.iter().for_each(Waker::wake);
-        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, &nap), UNSEEN_MAX);
+        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
         assert_eq!(nap.get(), first, "all have");
     }
 
     #[test]
     fn of_few_first_calls_or_with_a_processor_to_itself_a_thread_wakes_for_each() {
         let mine = Waker::new().unwrap();
-        for (count, spin_us) in [(3, 0), (6, 100)] {
+        let nap = BatchNap::new();
+        for (count, batch_nap) in [(3, Some(&nap)), (6, None)] {
             let (calls, wakers): (Vec<Watched>, Vec<Waker>) = (0..count).map(|node| watched(node, true)).unzip();
             wakers[1].wake();
-            let (mut pace, nap) = (Pace::new(spin_us), BatchNap::new());
+            let mut pace = Pace::new(0);
             // Without a limit: it returns because one was answered.
-            assert!(sleep_on_links(&mine, &calls, None, (&mut pace, &nap), UNSEEN_MAX).is_announced);
+            assert!(sleep_on_links(&mine, &calls, None, (&mut pace, batch_nap), UNSEEN_MAX).is_announced);
             assert_eq!(nap.get(), BatchNap::new().get(), "few were answered, and no batch was slept for");
         }
     }
@@ -205,9 +214,20 @@ mod tests {
         let (connected, waker) = watched(9, false);
         all.insert(2, connected);
         waker.wake();
-        let woken = sleep_on_links(&mine, &all, None, (&mut pace, &nap), UNSEEN_MAX);
+        let woken = sleep_on_links(&mine, &all, None, (&mut pace, Some(&nap)), UNSEEN_MAX);
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
         assert_eq!(nap.get(), BatchNap::new().get(), "how many calls were answered says nothing now");
+    }
+
+    #[test]
+    fn who_is_not_announced_by_anything_does_not_wait_for_many_first_calls() {
+        let (mine, mut pace, nap) = (Waker::new().unwrap(), Pace::new(0), BatchNap::new());
+        nap.0.store(u32::MAX, Ordering::Relaxed); // A sleep of more than an hour.
+        let (mut all, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
+        all.push(Watched { node: NodeId(9), is_driven_elsewhere: true, ..Watched::default() });
+        let limit = Some(Duration::from_millis(1));
+        sleep_on_links(&mine, &all, limit, (&mut pace, Some(&nap)), Duration::from_secs(10_000));
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
     }
 }

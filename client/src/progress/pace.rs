@@ -33,6 +33,8 @@ const NAP_STEPS_MAX: u32 = 5;
 pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
 const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
+/// For how long a thread that sleeps looks at nothing but what is announced, at most.
+const TRUSTED_MAX: Duration = Duration::from_millis(500);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -185,11 +187,17 @@ impl Pace {
         }
     }
 
-    /// Whether a thread that has slept on descriptors looks only at what those announce. Now and then it looks at all: what is silent for too
-    /// long announces nothing.
-    pub(crate) fn trusts_announcements(&mut self, unseen_max: Duration) -> bool {
-        let since = *self.trusts_since.get_or_insert_with(Instant::now);
-        let trusts = self.sleeps_at_once() && since.elapsed() < unseen_max;
+    /// A thread that is about to sleep on descriptors has looked at all connections, or trusts those.
+    pub(crate) fn begin_trust(&mut self) {
+        self.trusts_since.get_or_insert_with(Instant::now);
+    }
+
+    /// After the sleep: whether it looks only at what those announce. Now and then it looks at all: what is silent for too long announces nothing, nor
+    /// does a call whose time is up.
+    pub(crate) fn trusts(&mut self, unseen_max: Duration) -> bool {
+        // What is looked at after a sleep as long as that is still seen in time.
+        let trusted_max = (unseen_max / 2).min(TRUSTED_MAX);
+        let trusts = self.trusts_since.is_some_and(|since| since.elapsed() < trusted_max);
         if !trusts {
             self.trusts_since = None;
         }

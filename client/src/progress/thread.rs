@@ -197,6 +197,8 @@ fn run(progress: &Weak<Progress>) {
     let mut pace = Pace::new(0);
     // When what is left is looked after although this thread is woken again and again, or moves something all the time.
     let mut due_ms = None;
+    // It has done so once, since nothing but first calls was left to it.
+    let mut leaves_calls_alone = false;
     loop {
         let Some(progress) = progress.upgrade() else { return };
         if progress.helper.stopping.load(Ordering::SeqCst) {
@@ -212,12 +214,14 @@ fn run(progress: &Weak<Progress>) {
         // What is corked gets company before it is sent.
         if !idle && progress.is_any_corked() {
             std::thread::sleep(CORK_TIME);
-        } else if !idle && progress.is_calling() {
-            // Who has begun to call other nodes is mostly about to wait for them.
-            std::thread::sleep(CALL_NAP);
-            if steps_aside() {
+        } else if !idle && progress.has_only_first_calls() {
+            // A thread that has begun to call other nodes is mostly about to wait for them itself.
+            if !std::mem::replace(&mut leaves_calls_alone, true) {
+                std::thread::sleep(CALL_NAP);
                 continue;
             }
+        } else {
+            leaves_calls_alone = false;
         }
         let due = || progress.time.now_ms() + progress.tend_ms();
         if !idle && progress.drive_announced(pace.announced.take()) {
@@ -264,7 +268,7 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
         false => (tends || !idle).then_some(tend),
     };
     let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
-    let woken = sleep_on_links(waker, &watched, limit, (pace, &progress.batch_nap), progress.unseen_max());
+    let woken = sleep_on_links(waker, &watched, limit, (pace, progress.batch_nap()), progress.unseen_max());
     if woken.is_rung {
         waker.clear();
     }

@@ -246,7 +246,7 @@ impl Client {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good.
                 let naps = self.local.layout.rank_count() > 1;
                 let nap = naps.then(|| pace.nap_on_links(&watched, unseen_max));
-                rung = sleep_on_links(&waker, &watched, nap, (pace, &self.progress.batch_nap), unseen_max).is_rung;
+                rung = sleep_on_links(&waker, &watched, nap, (pace, self.progress.batch_nap()), unseen_max).is_rung;
             } else {
                 std::thread::yield_now();
             }

@@ -229,11 +229,11 @@ impl Launcher {
             // As many as are known or asked for: the questions get fewer as a rank reaches more nodes, which are mostly called in order. Hundreds of
             // ranks ask the launcher at once, and each question waits.
             let count = (heard.cards.len().max(heard.asked.len()) as u32).clamp(1, CARDS_MAX);
+            self.say(&FromRank::Fetch { first: node, count })?;
             heard.asked.insert(node);
             // This node's own is given to who asks for it first, and to nobody else.
             let own = heard.start.as_ref().and_then(|start| start.node_of_rank.get(start.rank as usize).copied());
             heard.asked.extend((node..node.saturating_add(count)).filter(|node| Some(*node) != own));
-            self.say(&FromRank::Fetch { first: node, count })?;
         }
         Ok(None)
     }
