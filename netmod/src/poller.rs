@@ -19,8 +19,8 @@ use crate::interest::{Interest, Ready};
 /// Events fetched by one wait. What is over comes with the next one, as nothing is lost when level-triggered.
 const EVENTS_PER_WAIT_MAX: usize = 64;
 
-/// The token of the descriptor by which raised beacons end a wait; nobody is told of it.
-const BEACONS: u64 = u64::MAX;
+/// The token of the descriptor by which raised beacons end a wait; nobody is told of it, and nobody else may have it.
+const BEACONS: u64 = u64::MAX - 0xbeac;
 
 /// Watches many descriptors at once, and [beacons](crate::Beacon).
 #[derive(Debug)]
@@ -39,11 +39,19 @@ impl Poller {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, beacons: OnceLock::new() })
     }
 
-    /// Starts to watch `source`. `token` comes back with every event of it; `u64::MAX` is taken.
+    /// Starts to watch `source`. `token` comes back with every event of it.
     ///
     /// # Errors
     /// The system's; `AlreadyExists` if the descriptor is watched by this poller already.
+    ///
+    /// # Panics
+    /// With the one token that is the poller's own.
     pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        assert_ne!(token, BEACONS, "this token is the poller's own");
+        self.add_any(source, token, interest)
+    }
+
+    fn add_any(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), interest.flags())?)
     }
 
@@ -51,7 +59,11 @@ impl Poller {
     ///
     /// # Errors
     /// The system's; `NotFound` if the descriptor is not watched by this poller.
+    ///
+    /// # Panics
+    /// As [`Poller::add`].
     pub fn modify(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        assert_ne!(token, BEACONS, "this token is the poller's own");
         Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(token), interest.flags())?)
     }
 
@@ -107,7 +119,7 @@ impl Poller {
             return Ok(beacons);
         }
         let beacons = Arc::new(Beacons::new()?);
-        self.add(beacons.descriptor(), BEACONS, Interest::READABLE)?;
+        self.add_any(beacons.descriptor(), BEACONS, Interest::READABLE)?;
         // If another thread was quicker the descriptor of this one leaves as it is closed.
         let _ = self.beacons.set(beacons);
         Ok(self.beacons.get().expect("set by now"))
@@ -213,5 +225,32 @@ mod tests {
             poller.wait(&mut out, Some(timeout)).unwrap();
             assert_eq!(out.len(), 1);
         }
+    }
+
+    #[test]
+    fn the_last_tokens_are_told_as_all_are_also_beside_beacons() {
+        for has_beacon in [false, true] {
+            let (poller, beacon) = (Poller::new().unwrap(), crate::Beacon::default());
+            if has_beacon {
+                poller.add_beacon(&beacon, 1, Interest::READABLE).unwrap();
+                beacon.raise();
+            }
+            let wakers: Vec<Waker> = (0..3).map(|_| Waker::new().unwrap()).collect();
+            for (waker, token) in wakers.iter().zip([u64::MAX, u64::MAX - 1, u64::MAX - 2]) {
+                poller.add(waker.descriptor(), token, Interest::READABLE).unwrap();
+                waker.wake();
+            }
+            let mut told: Vec<u64> = ready_now(&poller).into_iter().map(|ready| ready.token).collect();
+            told.sort_unstable();
+            let first: &[u64] = if has_beacon { &[1] } else { &[] };
+            assert_eq!(told, [first, &[u64::MAX - 2, u64::MAX - 1, u64::MAX]].concat());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the poller's own")]
+    fn the_token_of_the_poller_is_nobody_elses() {
+        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        let _ = poller.add(waker.descriptor(), BEACONS, Interest::READABLE);
     }
 }
