@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_told_until_it_is_lowered() {
+    fn a_beacon_is_told_until_it_is_lowered() {
         let (poller, beacon) = (Poller::new().unwrap(), Beacon::default());
         beacon.raise();
         poller.add_beacon(&beacon, 7, Interest::READABLE).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poller_is_ready_while_a_signal_is_raised_and_one_moves_to_another_poller() {
+    fn a_poller_is_ready_while_a_beacon_is_raised_and_one_moves_to_another_poller() {
         let (outer, inner, other) = (Poller::new().unwrap(), Poller::new().unwrap(), Poller::new().unwrap());
         let beacon = Beacon::default();
         inner.add_beacon(&beacon, 1, Interest::READABLE).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn all_signals_have_their_turn_beside_descriptors() {
+    fn all_beacons_have_their_turn_beside_descriptors() {
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         poller.add(waker.descriptor(), 1000, Interest::READABLE).unwrap();
         waker.wake();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_readable_while_the_signal_is_raised() {
+    fn a_descriptor_is_readable_while_the_beacon_is_raised() {
         let beacon = Beacon::default();
         beacon.raise();
         assert!(is_readable(beacon.descriptor().unwrap()), "raised before there was one");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_of_another_thread_ends_a_wait_without_timeout() {
+    fn a_beacon_of_another_thread_ends_a_wait_without_timeout() {
         let (poller, beacon) = (Poller::new().unwrap(), Beacon::default());
         poller.add_beacon(&beacon, 1, Interest::READABLE).unwrap();
         let mut out = Vec::new();

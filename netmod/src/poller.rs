@@ -78,9 +78,8 @@ impl Poller {
     /// Sleeps until a watched descriptor can go on, at most for `timeout` (rounded up to milliseconds; `None`: as
     /// long as it takes), and puts what is ready into `out`, which it clears first.
     ///
-    /// An interrupted call does not end a wait without timeout. One with a timeout may then end early with nothing ready, and does when a beacon is
-    /// lowered again at once:
-    /// callers keep their own deadlines, and this crate reads no clock.
+    /// An interrupted call does not end a wait without timeout. One with a timeout may then end early with nothing ready, and so it does when a
+    /// beacon is lowered again at once: callers keep their own deadlines, and this crate reads no clock.
     ///
     /// # Errors
     /// The system's, never `Interrupted`.
@@ -90,20 +89,16 @@ impl Poller {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_WAIT_MAX];
         loop {
             match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
-                Ok((ready, _)) => {
-                    let had = ready.len();
-                    out.extend(ready.iter().map(|event| Ready::from_event(*event)));
-                    out.retain(|ready| ready.token != BEACONS);
-                    if out.len() == had {
-                        return Ok(());
-                    }
-                }
+                Ok((ready, _)) => out.extend(ready.iter().map(|event| Ready::from_event(*event))),
                 Err(Errno::INTR) if timeout.is_none() => continue,
                 Err(Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
+            let Some(beacons) = self.beacons.get() else { return Ok(()) };
+            let had = out.len();
+            out.retain(|ready| ready.token != BEACONS);
             // The eventfd stays readable until no beacon is raised.
-            if let Some(beacons) = self.beacons.get() {
+            if out.len() < had {
                 beacons.append_ready(out, EVENTS_PER_WAIT_MAX);
             }
             // Those that were raised may have been lowered since.

@@ -268,12 +268,11 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
         false => (tends || !idle).then_some(tend),
     };
     let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
-    let woken = sleep_on_links(waker, &watched, limit, (pace, progress.batch_nap()), progress.unseen_max());
+    // A thread that watches nothing is told of nothing, and looks at all when it wakes.
+    let batch_nap = progress.batch_nap().filter(|_| !idle);
+    let woken = sleep_on_links(waker, &watched, limit, (pace, batch_nap), progress.unseen_max());
     if woken.is_rung {
         waker.clear();
-    }
-    if idle {
-        pace.announced = Announced::Anything; // Nothing was watched.
     }
     woken.is_announced || looks_by_clock
 }

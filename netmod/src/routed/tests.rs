@@ -281,19 +281,30 @@ fn say(link: &mut dyn Link, channel: u32, record: TrunkRecord, data: &[u8]) {
 /// The next record, or why there is none.
 fn hear(link: &mut dyn Link) -> Result<TrunkHeader, LinkError> {
     let mut bytes = [0; TRUNK_HEADER_BYTES];
-    let mut had = 0;
-    while had < bytes.len() {
-        had += link.receive(&[RegionMut::from_slice(&mut bytes[had..])])?;
-    }
+    receive_all(link, &mut bytes)?;
     Ok(TrunkHeader::decode(&bytes).unwrap())
 }
 
 /// Takes so many bytes of data.
 fn skip(link: &mut dyn Link, bytes: usize) {
-    let mut data = vec![0; bytes];
+    receive_all(link, &mut vec![0; bytes]).unwrap();
+}
+
+fn receive_all(link: &mut dyn Link, bytes: &mut [u8]) -> Result<(), LinkError> {
     let mut had = 0;
-    while had < bytes {
-        had += link.receive(&[RegionMut::from_slice(&mut data[had..])]).unwrap();
+    while had < bytes.len() {
+        had += link.receive(&[RegionMut::from_slice(&mut bytes[had..])])?;
+    }
+    Ok(())
+}
+
+/// The next channel that somebody has opened.
+fn accepted(listener: &mut dyn Listener) -> Box<dyn Link> {
+    loop {
+        match listener.accept().unwrap() {
+            Some(channel) => return channel,
+            None => std::thread::yield_now(),
+        }
     }
 }
 
@@ -341,18 +352,9 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
     for _ in 0..all {
         say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
     }
-    let mut channel = loop {
-        match called.listener.accept().unwrap() {
-            Some(channel) => break channel,
-            None => std::thread::yield_now(),
-        }
-    };
+    let mut channel = accepted(&mut *called.listener);
     // Nothing is passed on before somebody takes it, and what is taken is told, a quarter at a time.
-    let mut taken = vec![0; CHANNEL_BYTES_MAX as usize / 4];
-    let mut had = 0;
-    while had < taken.len() {
-        had += channel.receive(&[RegionMut::from_slice(&mut taken[had..])]).unwrap();
-    }
+    skip(&mut *channel, CHANNEL_BYTES_MAX as usize / 4);
     let quarter = TrunkRecord::Credit(CHANNEL_BYTES_MAX as u32 / 4);
     assert_eq!(hear(&mut *link).unwrap(), TrunkHeader { channel: ChannelNumber(1), record: quarter });
     for _ in 0..all / 4 {
@@ -390,12 +392,7 @@ fn a_trunk_without_numbers_left_is_called_anew() {
             while link.send(&[Region::from_slice(&[1])]).unwrap() == 0 {
                 std::thread::yield_now();
             }
-            let mut reached = loop {
-                match listener.accept().unwrap() {
-                    Some(reached) => break reached,
-                    None => std::thread::yield_now(),
-                }
-            };
+            let mut reached = accepted(&mut *listener);
             while reached.receive(&[RegionMut::from_slice(&mut [0])]).unwrap() == 0 {
                 std::thread::yield_now();
             }
@@ -452,12 +449,7 @@ fn what_a_server_sends_in_one_turn_over_several_channels_goes_out_at_its_end() {
     for channel in 1..=3 {
         say(&mut *link, channel, TrunkRecord::Open, &[]);
         assert_eq!(hear(&mut *link).unwrap().record, TrunkRecord::Opened);
-        channels.push(loop {
-            match listener.accept().unwrap() {
-                Some(channel) => break channel,
-                None => std::thread::yield_now(),
-            }
-        });
+        channels.push(accepted(&mut *listener));
     }
     drop(driver);
     listener.cork();

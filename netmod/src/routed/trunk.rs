@@ -208,9 +208,7 @@ impl Trunk {
 
     /// Takes all bytes of the regions as the next data of a channel, a copy of them, to be sent later.
     pub(super) fn keep_data(&mut self, channel: ChannelNumber, regions: &[Region<'_>]) {
-        let bytes: usize = regions.iter().map(|region| region.len()).sum();
-        assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
-        self.say(channel, TrunkRecord::Data(bytes as u32));
+        self.say(channel, data_record(regions));
         regions.iter().for_each(|region| self.keep(*region));
     }
 
@@ -223,9 +221,7 @@ impl Trunk {
     /// Takes all bytes of the regions as the next data of a channel. They are sent from where they are as far as that goes,
     /// the rest is copied.
     pub(super) fn say_data(&mut self, channel: ChannelNumber, regions: &[Region<'_>]) -> Result<(), LinkError> {
-        let bytes: usize = regions.iter().map(|region| region.len()).sum();
-        assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
-        let header = TrunkHeader { channel, record: TrunkRecord::Data(bytes as u32) }.encode();
+        let header = TrunkHeader { channel, record: data_record(regions) }.encode();
         let mut whole = Vec::with_capacity(1 + regions.len());
         whole.push(Region::from_slice(&header));
         whole.extend_from_slice(regions);
@@ -329,6 +325,16 @@ impl Trunk {
         }
         Ok(Some(Arrival::Record(header)))
     }
+}
+
+/// The record of all bytes of the regions.
+///
+/// # Panics
+/// When they do not fit into one, or there are none.
+fn data_record(regions: &[Region<'_>]) -> TrunkRecord {
+    let bytes: usize = regions.iter().map(|region| region.len()).sum();
+    assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&bytes), "{bytes} bytes do not fit into a record");
+    TrunkRecord::Data(bytes as u32)
 }
 
 /// The regions up to so many bytes.
