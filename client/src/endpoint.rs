@@ -376,7 +376,9 @@ impl Endpoint {
         let mut state = self.try_lock()?;
         let (wanted, ready) = state.connection.prepare_sleep(Interest { readable: true, writable: self.wants_write() });
         // Under the lock, so that it belongs to what is wanted of it.
-        Some(Prepared { descriptor: self.published.descriptor(), wanted, ready })
+        let descriptor = self.published.descriptor();
+        state.release_as_published();
+        Some(Prepared { descriptor, wanted, ready })
     }
 
     /// Sends what the link takes now. `None`: another thread drives.

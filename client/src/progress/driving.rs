@@ -165,7 +165,7 @@ impl Progress {
     /// does it where time is real.
     pub(crate) fn tend(&self) -> bool {
         let mut tended = false;
-        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
+        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_up() && endpoint.is_unacknowledged()) {
             tended = true;
             self.note_driven(endpoint, endpoint.tend());
         }

@@ -34,7 +34,7 @@ pub(crate) const CALL_NAP: Duration = Duration::from_millis(1);
 /// The same while another thread drives what it waits for: that one is soon done, or has no processor and needs this one.
 const DRIVEN_ELSEWHERE_NAP: Duration = Duration::from_micros(50);
 /// For how long a thread that sleeps looks at nothing but what is announced, at most.
-const TRUSTED_MAX: Duration = Duration::from_millis(500);
+const TRUSTED_MAX: Duration = Duration::from_secs(2);
 /// How long who gives the processor to others goes on with that, at most, before it sleeps.
 const MOMENT: Duration = Duration::from_micros(50);
 
@@ -196,7 +196,7 @@ impl Pace {
     /// does a call whose time is up.
     pub(crate) fn trusts(&mut self, unseen_max: Duration) -> bool {
         // What is looked at after a sleep as long as that is still seen in time.
-        let trusted_max = (unseen_max / 2).min(TRUSTED_MAX);
+        let trusted_max = (unseen_max / 4 * 3).min(TRUSTED_MAX);
         let trusts = self.trusts_since.is_some_and(|since| since.elapsed() < trusted_max);
         if !trusts {
             self.trusts_since = None;
