@@ -133,11 +133,16 @@ impl Entrance {
         if let Some(descriptor) = listener.descriptor() {
             poller.add(descriptor, tokens.listener, Interest::READABLE)?;
         }
-        Ok(Entrance {
+        Ok(Entrance { listener: Some(listener), ..Entrance::closed(poller, tokens, options) })
+    }
+
+    /// One by which nobody ever comes.
+    pub fn closed(poller: &Arc<Poller>, tokens: EntranceTokens, options: EntranceOptions) -> Entrance {
+        Entrance {
             options,
             tokens,
             poller: Arc::clone(poller),
-            listener: Some(listener),
+            listener: None,
             waiting: Slab::new(),
             order: BTreeSet::new(),
             steps: VecDeque::new(),
@@ -146,7 +151,7 @@ impl Entrance {
             is_full: false,
             comes_again: false,
             watched: Interest::READABLE,
-        })
+        }
     }
 
     /// Nobody is taken in any more. Who stands here goes on.

@@ -153,6 +153,12 @@ pub trait Netmod: Send + Sync {
         Vec::new()
     }
 
+    /// What brings in bytes for the links that this process has made by [`Netmod::connect`], on networks that bundle them: who sleeps on those sleeps on its
+    /// descriptor as well. A link that is driven turns it by itself.
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
+
     /// Opens a new place to be reached at, with an address of its own.
     ///
     /// # Errors
@@ -187,6 +193,15 @@ pub trait Netmod: Send + Sync {
     /// [`LinkError::Refused`] if nobody listens there, [`LinkError::TimedOut`] if the network knows of a time limit of
     /// its own.
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError>;
+}
+
+/// What brings in bytes for many links of a process at once. Until somebody turns it their descriptors announce nothing of what it has.
+pub trait Source: Send + Sync {
+    /// Readable while a turn would bring something in.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Brings in what is there, a bounded amount. Of the links for which something came the descriptors announce it then.
+    fn turn(&self);
 }
 
 /// What a network can do beyond moving bytes. Callers choose by these and never by the network's name.

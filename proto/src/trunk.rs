@@ -12,6 +12,9 @@
 //!           ◄───────────────────────────────────────── Credit(1, n)
 //!   Close(1) ────────────────────────────────────────►  behind all its bytes
 //! ```
+//!
+//! A rank that does not host its node's server reaches it over a **line**, a socket of the node that carries the same records. There a channel leads on: its
+//! first data is the address it is to lead to, two bytes with the length and the text, and `Opened` says that it leads there, `Failed` that it does not.
 
 use thiserror::Error;
 
@@ -51,6 +54,37 @@ pub enum TrunkRecord {
     Credit(u32),
     /// It is over. Nothing of it comes behind this.
     Close,
+    /// On a line: it could not be opened, and is over.
+    Failed(OpenFailure),
+}
+
+/// Why a channel of a line does not lead where it was to lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenFailure {
+    /// Nobody listens there.
+    Refused,
+    /// It takes too long.
+    TimedOut,
+    /// That is no address.
+    BadAddress,
+    /// The connection there broke.
+    Lost,
+}
+
+impl OpenFailure {
+    fn code(self) -> u32 {
+        match self {
+            OpenFailure::Refused => 1,
+            OpenFailure::TimedOut => 2,
+            OpenFailure::BadAddress => 3,
+            OpenFailure::Lost => 4,
+        }
+    }
+
+    fn of_code(code: u32) -> Option<OpenFailure> {
+        use OpenFailure::{BadAddress, Lost, Refused, TimedOut};
+        [Refused, TimedOut, BadAddress, Lost].into_iter().find(|failure| failure.code() == code)
+    }
 }
 
 /// A record without its data.
@@ -112,6 +146,7 @@ impl TrunkHeader {
             TrunkRecord::Data(bytes) => (3, bytes),
             TrunkRecord::Credit(bytes) => (4, bytes),
             TrunkRecord::Close => (5, 0),
+            TrunkRecord::Failed(failure) => (6, failure.code()),
         };
         let mut bytes = [0; TRUNK_HEADER_BYTES];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
@@ -133,6 +168,10 @@ impl TrunkHeader {
             (3, bytes) if (1..=TRUNK_DATA_BYTES_MAX as u32).contains(&bytes) => TrunkRecord::Data(bytes),
             (4, bytes) if (1..=CHANNEL_BYTES_MAX as u32).contains(&bytes) => TrunkRecord::Credit(bytes),
             (5, 0) => TrunkRecord::Close,
+            (6, code) => match OpenFailure::of_code(code) {
+                Some(failure) => TrunkRecord::Failed(failure),
+                None => return Err(TrunkViolation::Record { kind, value }),
+            },
             _ => return Err(TrunkViolation::Record { kind, value }),
         };
         Ok(TrunkHeader { channel: ChannelNumber(channel), record })
@@ -154,6 +193,10 @@ mod tests {
             TrunkRecord::Credit(1),
             TrunkRecord::Credit(most.1),
             TrunkRecord::Close,
+            TrunkRecord::Failed(OpenFailure::Refused),
+            TrunkRecord::Failed(OpenFailure::TimedOut),
+            TrunkRecord::Failed(OpenFailure::BadAddress),
+            TrunkRecord::Failed(OpenFailure::Lost),
         ] {
             let header = TrunkHeader { channel: ChannelNumber(0x0102_0304), record };
             assert_eq!(TrunkHeader::decode(&header.encode()), Ok(header));
@@ -169,7 +212,9 @@ mod tests {
             bytes
         };
         let too_much = (TRUNK_DATA_BYTES_MAX as u32 + 1, CHANNEL_BYTES_MAX as u32 + 1);
-        for (kind, value) in [(0, 0), (1, 1), (3, 0), (3, too_much.0), (4, 0), (4, too_much.1), (5, 7), (6, 0)] {
+        for (kind, value) in
+            [(0, 0), (1, 1), (3, 0), (3, too_much.0), (4, 0), (4, too_much.1), (5, 7), (6, 0), (6, 5), (7, 0)]
+        {
             let refused = TrunkHeader::decode(&words(kind, value));
             assert_eq!(refused, Err(TrunkViolation::Record { kind, value }));
         }

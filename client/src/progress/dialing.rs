@@ -1,8 +1,9 @@
 //! How a client calls the servers of other nodes. Calls take time and may fail; nothing here waits.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-use longarm_netmod::{Interest, Link};
+use longarm_netmod::{Interest, Link, Source};
 use longarm_proto::{NodeId, Reception, Session};
 
 use crate::error::LostHow;
@@ -19,6 +20,11 @@ pub trait Dial: Send + Sync {
     /// Whether a device may reach the memory of other nodes without their servers. Of each node that shows once there is a connection.
     fn may_reach_memory(&self) -> bool {
         false
+    }
+
+    /// What has to be turned before descriptors of connections announce what comes, where there is something like that by now.
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        None
     }
 }
 

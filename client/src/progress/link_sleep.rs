@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use longarm_netmod::Waker;
+use longarm_netmod::{Source, Waker};
 use longarm_shm::sync::{AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -18,7 +18,7 @@ const BATCH_MIN: usize = 4;
 /// The shortest sleep of a thread that waits for many first calls.
 const BATCH_NAP_US_MIN: u32 = 1_000;
 /// The longest one: with hundreds of ranks on a processor each look at the calls takes as long as several answers.
-const BATCH_NAP_US_MAX: u32 = 200_000;
+const BATCH_NAP_US_MAX: u32 = 1_000_000;
 
 /// How long threads of this process sleep that wait for many first calls. A guess, from sleep to sleep, whichever thread sleeps.
 pub(crate) struct BatchNap(AtomicU32);
@@ -53,39 +53,61 @@ pub(crate) struct Woken {
     pub(crate) is_announced: bool,
 }
 
-/// Sleeps until the waker is rung, a connection has something to do, or `limit` is over. With a batch nap a thread that waits for [`BATCH_MIN`] first
-/// calls or more sleeps for that instead, which those calls do not end. `batch_nap`: `None` where each thread can have a processor, and then it looks at
-/// all connections after each sleep, too. `unseen_max`: for how long nobody may look at a connection.
-pub(crate) fn sleep_on_links(
-    waker: &Waker,
-    watched: &[Watched],
-    limit: Option<Duration>,
-    (pace, batch_nap): (&mut Pace, Option<&BatchNap>),
-    unseen_max: Duration,
-) -> Woken {
+/// What a thread sleeps by, besides descriptors of connections.
+pub(crate) struct Sleep<'a> {
+    /// For how long at most.
+    pub(crate) limit: Option<Duration>,
+    /// For how long nobody may look at a connection.
+    pub(crate) unseen_max: Duration,
+    /// `None` where each thread can have a processor, and then it looks at all connections after each sleep, too.
+    pub(crate) batch_nap: Option<&'a BatchNap>,
+    /// What has to be turned before the descriptors announce what it brings.
+    pub(crate) source: Option<&'a dyn Source>,
+}
+
+/// Sleeps until the waker is rung, a connection has something to do, or the limit is over. With a batch nap a thread that waits for [`BATCH_MIN`] first
+/// calls or more sleeps for that instead, which those calls do not end, nor does the source, by which their answers may come.
+pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace, sleep: &Sleep<'_>) -> Woken {
     let (calls, others): (Vec<&Watched>, Vec<&Watched>) = watched.iter().partition(|watched| watched.is_first_call);
     let in_order: Vec<&Watched> = others.iter().chain(&calls).copied().collect();
     let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(in_order.iter().filter_map(|watched| watched.poll()));
+    // Who watches nothing leaves the source to those that do.
+    let source = sleep.source.filter(|_| events.len() > 1);
+    let links_end = events.len();
+    events.extend(source.map(|source| PollFd::from_borrowed_fd(source.descriptor(), PollFlags::IN)));
     pace.begin_trust();
-    match batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
+    match sleep.batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
         Some(batch_nap) => {
             let ends = 1 + others.iter().filter(|watched| watched.descriptor.is_some()).count();
             // Others that no descriptor announces are not to wait for calls.
             let waits_by_clock = others.iter().any(|watched| watched.is_looked_at_by_clock());
-            let nap =
-                batch_nap.get().min(unseen_max / 2).min(limit.filter(|_| waits_by_clock).unwrap_or(Duration::MAX));
+            let limit = sleep.limit.filter(|_| waits_by_clock).unwrap_or(Duration::MAX);
+            let nap = batch_nap.get().min(sleep.unseen_max / 4).min(limit);
             poll_for(&mut events[..ends], Some(nap));
+            let is_ended = events[..ends].iter().any(is_ready);
+            if let Some(source) = source {
+                source.turn();
+            }
             poll_for(&mut events, Some(Duration::ZERO));
-            if !waits_by_clock && !events[..ends].iter().any(is_ready) {
-                let answered = events.iter().filter(|event| is_ready(event)).count();
+            if !waits_by_clock && !is_ended {
+                let answered = events[ends..links_end].iter().filter(|event| is_ready(event)).count();
                 batch_nap.note(answered, calls.len());
             }
         }
-        // An interrupted sleep is a short one.
-        None => poll_for(&mut events, limit),
+        None => {
+            // An interrupted sleep is a short one.
+            poll_for(&mut events, sleep.limit);
+            if let Some(source) = source
+                && is_ready(&events[links_end])
+            {
+                source.turn();
+                poll_for(&mut events, Some(Duration::ZERO));
+            }
+        }
     }
-    pace.announced = match batch_nap.is_some() && pace.trusts(unseen_max) {
+    events.truncate(links_end);
+    pace.announced = match sleep.batch_nap.is_some() && pace.trusts(sleep.unseen_max) {
         true => Announced::These(ready(&in_order, &events[1..]).map(|watched| watched.node).collect()),
         false => Announced::Anything,
     };
@@ -123,7 +145,64 @@ mod tests {
 
     use super::*;
 
-    const UNSEEN_MAX: Duration = Duration::from_secs(5);
+    fn sleep(limit: Option<Duration>, batch_nap: Option<&BatchNap>) -> Sleep<'_> {
+        Sleep { limit, unseen_max: Duration::from_secs(5), batch_nap, source: None }
+    }
+
+    /// Makes others ready when it is turned.
+    struct MockSource {
+        own: Waker,
+        others: Vec<Arc<OwnedFd>>,
+    }
+
+    impl MockSource {
+        fn of(others: &[&Watched]) -> MockSource {
+            let others = others.iter().filter_map(|watched| watched.descriptor.clone()).collect();
+            MockSource { own: Waker::new().unwrap(), others }
+        }
+    }
+
+    impl Source for MockSource {
+        fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+            self.own.descriptor()
+        }
+
+        fn turn(&self) {
+            self.own.clear();
+            for descriptor in &self.others {
+                rustix::io::write(descriptor, &1_u64.to_ne_bytes()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_source_brings_is_announced_by_the_connections_that_it_is_for() {
+        let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
+        let (silent, _silent) = watched(3, false);
+        let (reached, _reached) = watched(5, false);
+        let source = MockSource::of(&[&reached]);
+        source.own.wake();
+        let nap = BatchNap::new();
+        let sleep = Sleep { source: Some(&source), ..sleep(None, Some(&nap)) };
+        let woken = sleep_on_links(&mine, &[silent, reached], &mut pace, &sleep);
+        assert!(woken.is_announced && !woken.is_rung);
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(5)]));
+    }
+
+    #[test]
+    fn a_source_ends_no_sleep_for_many_first_calls_and_is_turned_behind_it() {
+        let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
+        let (calls, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
+        let source = MockSource::of(&[&calls[1], &calls[2], &calls[4]]);
+        source.own.wake();
+        let nap = BatchNap::new();
+        let (first, began) = (nap.get(), Instant::now());
+        let sleep = Sleep { source: Some(&source), ..sleep(None, Some(&nap)) };
+        assert!(sleep_on_links(&mine, &calls, &mut pace, &sleep).is_announced);
+        assert!(began.elapsed() >= first, "it slept although something had come");
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(2), NodeId(4)]));
+        assert_eq!(nap.get(), first, "half of them, as it should be");
+    }
 
     /// A connection to be watched, and what makes it ready.
     fn watched(node: u32, is_first_call: bool) -> (Watched, Waker) {
@@ -149,8 +228,8 @@ mod tests {
         let (ready, waker) = watched(5, false);
         let lacking = Watched { node: NodeId(7), ..Watched::default() };
         waker.wake();
-        let woken =
-            sleep_on_links(&mine, &[silent, lacking, ready], None, (&mut pace, Some(&BatchNap::new())), UNSEEN_MAX);
+        let nap = BatchNap::new();
+        let woken = sleep_on_links(&mine, &[silent, lacking, ready], &mut pace, &sleep(None, Some(&nap)));
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(7), NodeId(5)]));
         assert_eq!(pace.announced.take(), Announced::These(vec![]), "no more before the next sleep");
@@ -162,9 +241,10 @@ mod tests {
         mine.wake();
         let (silent, _silent) = watched(3, false);
         let nap = BatchNap::new();
-        for (batch_nap, unseen_max) in [(None, UNSEEN_MAX), (Some(&nap), Duration::ZERO)] {
+        for (batch_nap, unseen_max) in [(None, Duration::from_secs(5)), (Some(&nap), Duration::ZERO)] {
             let mut pace = Pace::new(0);
-            let woken = sleep_on_links(&mine, std::slice::from_ref(&silent), None, (&mut pace, batch_nap), unseen_max);
+            let sleep = Sleep { unseen_max, ..sleep(None, batch_nap) };
+            let woken = sleep_on_links(&mine, std::slice::from_ref(&silent), &mut pace, &sleep);
             assert!(woken.is_rung);
             assert_eq!(pace.announced.take(), Announced::Anything);
         }
@@ -180,16 +260,16 @@ mod tests {
         wakers[5].wake();
         let nap = BatchNap::new();
         let (first, began) = (nap.get(), Instant::now());
-        let woken = sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
+        let woken = sleep_on_links(&mine, &calls, &mut pace, &sleep(Some(Duration::ZERO), Some(&nap)));
         assert!(woken.is_announced && !woken.is_rung);
         assert!(began.elapsed() >= first, "it slept although some were answered already");
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(3), NodeId(4), NodeId(5)]));
         assert_eq!(nap.get(), first, "a part of them, as it should be");
         wakers.iter().for_each(Waker::clear);
-        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
+        sleep_on_links(&mine, &calls, &mut pace, &sleep(Some(Duration::ZERO), Some(&nap)));
         assert_eq!(nap.get(), 2 * first, "nobody has answered");
         wakers.iter().for_each(Waker::wake);
-        sleep_on_links(&mine, &calls, Some(Duration::ZERO), (&mut pace, Some(&nap)), UNSEEN_MAX);
+        sleep_on_links(&mine, &calls, &mut pace, &sleep(Some(Duration::ZERO), Some(&nap)));
         assert_eq!(nap.get(), first, "all have");
     }
 
@@ -202,7 +282,7 @@ mod tests {
             wakers[1].wake();
             let mut pace = Pace::new(0);
             // Without a limit: it returns because one was answered.
-            assert!(sleep_on_links(&mine, &calls, None, (&mut pace, batch_nap), UNSEEN_MAX).is_announced);
+            assert!(sleep_on_links(&mine, &calls, &mut pace, &sleep(None, batch_nap)).is_announced);
             assert_eq!(nap.get(), BatchNap::new().get(), "few were answered, and no batch was slept for");
         }
     }
@@ -214,7 +294,7 @@ mod tests {
         let (connected, waker) = watched(9, false);
         all.insert(2, connected);
         waker.wake();
-        let woken = sleep_on_links(&mine, &all, None, (&mut pace, Some(&nap)), UNSEEN_MAX);
+        let woken = sleep_on_links(&mine, &all, &mut pace, &sleep(None, Some(&nap)));
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
         assert_eq!(nap.get(), BatchNap::new().get(), "how many calls were answered says nothing now");
@@ -226,8 +306,8 @@ mod tests {
         nap.0.store(u32::MAX, Ordering::Relaxed); // A sleep of more than an hour.
         let (mut all, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
         all.push(Watched { node: NodeId(9), is_driven_elsewhere: true, ..Watched::default() });
-        let limit = Some(Duration::from_millis(1));
-        sleep_on_links(&mine, &all, limit, (&mut pace, Some(&nap)), Duration::from_secs(10_000));
+        let sleep = sleep(Some(Duration::from_millis(1)), Some(&nap));
+        sleep_on_links(&mine, &all, &mut pace, &Sleep { unseen_max: Duration::from_secs(10_000), ..sleep });
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longarm_shm::sync::{Ordering, fence};
 
 use super::Progress;
-use super::link_sleep::sleep_on_links;
+use super::link_sleep::{Sleep, sleep_on_links};
 use super::pace::{CALL_NAP, Pace};
 use super::processors::{beside_this_thread, use_processors};
 use super::waits::Awaited;
@@ -19,7 +19,7 @@ const CORK_TIME: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least, where there are processors for it.
 const TEND_MS: u64 = 40;
 /// The same where threads outnumber processors.
-const TEND_SHARED_MS: u64 = 100;
+const TEND_SHARED_MS: u64 = 1000;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
 /// Every so many of its looks connections that rest give memory back: twice at least before it sleeps for good, because one that rests is
@@ -270,7 +270,9 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
     let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
     // A thread that watches nothing is told of nothing, and looks at all when it wakes.
     let batch_nap = progress.batch_nap().filter(|_| !idle);
-    let woken = sleep_on_links(waker, &watched, limit, (pace, batch_nap), progress.unseen_max());
+    let source = progress.dial.source();
+    let sleep = Sleep { limit, unseen_max: progress.unseen_max(), batch_nap, source: source.as_deref() };
+    let woken = sleep_on_links(waker, &watched, pace, &sleep);
     if woken.is_rung {
         waker.clear();
     }

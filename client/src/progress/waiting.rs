@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::completion::Completion;
 use crate::error::Operation;
 use crate::progress::assist::Assistant;
-use crate::progress::link_sleep::sleep_on_links;
+use crate::progress::link_sleep::{Sleep, sleep_on_links};
 use crate::progress::pace::{CALL_NAP, Drive, Next, Pace};
 use crate::progress::sleepers;
 use crate::progress::time::RestOn;
@@ -246,7 +246,9 @@ impl Client {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good.
                 let naps = self.local.layout.rank_count() > 1;
                 let nap = naps.then(|| pace.nap_on_links(&watched, unseen_max));
-                rung = sleep_on_links(&waker, &watched, nap, (pace, self.progress.batch_nap()), unseen_max).is_rung;
+                let (batch_nap, source) = (self.progress.batch_nap(), self.progress.dial.source());
+                let sleep = Sleep { limit: nap, unseen_max, batch_nap, source: source.as_deref() };
+                rung = sleep_on_links(&waker, &watched, pace, &sleep).is_rung;
             } else {
                 std::thread::yield_now();
             }

@@ -1,12 +1,11 @@
 //! One rank's stream through a trunk, as the router has it.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use longarm_memory::RegionMut;
 use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
 
-use super::table::TrunkKey;
+use super::table::{ChannelKey, TrunkKey};
 use crate::beacon::Beacon;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
@@ -31,8 +30,10 @@ pub(super) struct Channel {
 pub(super) enum End {
     /// A link of this process.
     Here(Here),
-    /// A rank of this node, over a socket.
-    Neighbour(Neighbour),
+    /// Nobody yet: a rank of this node is saying over its line where the channel is to lead. What it has said so far.
+    Undecided(Vec<u8>),
+    /// A rank of this node, or a node that it reaches: another channel, which leads there.
+    Relay(Relay),
 }
 
 /// An end in this process.
@@ -45,17 +46,12 @@ pub(super) struct Here {
     wanted: Interest,
 }
 
-/// An end at another process.
-pub(super) struct Neighbour {
-    pub(super) socket: OwnedFd,
-    /// What the rank is to hear of its greeting, before anything else.
-    pub(super) answer: Option<Result<(), LinkError>>,
-    /// What the socket has not taken yet.
+/// An end that another channel carries on.
+pub(super) struct Relay {
+    /// That one, which has this one as its own. `None`: it is over, and so is this one behind what waits.
+    pub(super) other: Option<ChannelKey>,
+    /// What came over the other one, and did not go out over this one yet.
     pub(super) output: Buffer,
-    /// Nothing comes behind that.
-    pub(super) is_closing: bool,
-    /// What the poller looks for, if it does.
-    pub(super) watched: Option<Interest>,
 }
 
 impl Channel {
@@ -94,14 +90,9 @@ impl Channel {
     }
 }
 
-impl Neighbour {
-    pub(super) fn new(socket: OwnedFd) -> Neighbour {
-        Neighbour { socket, answer: None, output: Buffer::default(), is_closing: false, watched: None }
-    }
-
-    /// Whether it has everything that is for it.
-    pub(super) fn is_fed(&self) -> bool {
-        self.answer.is_none() && self.output.is_empty()
+impl Relay {
+    pub(super) fn of(other: ChannelKey) -> Relay {
+        Relay { other: Some(other), output: Buffer::default() }
     }
 }
 

@@ -3,13 +3,14 @@
 //! ```text
 //!   node A                                       node B
 //!   rank 0 (hosts the server) ──┐                ┌── server
-//!   rank 1 ── unix socket ── router ══ trunk ══ router
-//!   rank 2 ── unix socket ──────┘    (one link)
+//!   rank 1 ══ line ══════════ router ══ trunk ══ router
+//!   rank 2 ══ line ═════════════┘    (one link)
 //! ```
 //!
 //! Every rank that talks to a node has a channel there: a stream of bytes with credits of its own, so that one slow target stops
-//! nobody else. All channels from one node to another share a trunk, which is one link of the network below. So a job has nodes ×
-//! nodes connections in place of ranks × nodes. What the channels carry is what links carry without a router, handshakes, encryption and
+//! nobody else. All channels from one node to another share a trunk, which is one link of the network below. A rank that does not host its node's server has
+//! a line to it, one unix socket which carries its channels in the same way; the router carries each on over a trunk. So a job has nodes × nodes connections in
+//! place of ranks × nodes, and one more for each rank. What the channels carry is what links carry without a router, handshakes, encryption and
 //! sessions included: a trunk that breaks is a link that breaks, for each of its channels.
 //!
 //! What costs: a copy and two system calls more for each rank that is not the server's host, and that the server's thread of its own
@@ -17,7 +18,7 @@
 
 mod address;
 mod channel;
-mod neighbour;
+mod line;
 mod options;
 mod router;
 mod table;
@@ -26,16 +27,15 @@ mod tests;
 mod trunk;
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
 use crate::direct::NoDeviceRmw;
 use crate::link_error::LinkError;
 use crate::poller::Poller;
-use crate::traits::{Capabilities, Link, Listener, Netmod};
+use crate::traits::{Capabilities, Link, Listener, Netmod, Source};
 use address::parse_address;
-use neighbour::NeighbourLink;
 pub use options::RoutedOptions;
 use router::Router;
 
@@ -45,6 +45,24 @@ pub struct Routed {
     options: Arc<RoutedOptions>,
     /// The router of this process, as long as somebody listens or has a channel.
     here: Mutex<Weak<Mutex<Router>>>,
+    /// The line of this process, if it has no router. Made when a link is first wanted.
+    line: OnceLock<Arc<Line>>,
+}
+
+/// A rank's end of its line.
+struct Line {
+    router: Arc<Mutex<Router>>,
+    poller: Arc<Poller>,
+}
+
+impl Source for Line {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+
+    fn turn(&self) {
+        self.router.lock().drive();
+    }
 }
 
 impl Routed {
@@ -54,7 +72,17 @@ impl Routed {
     /// When the network below has no descriptors to sleep on.
     pub fn new(options: RoutedOptions) -> Routed {
         assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
-        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()) }
+        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new() }
+    }
+
+    fn line(&self) -> Result<&Arc<Line>, LinkError> {
+        if let Some(line) = self.line.get() {
+            return Ok(line);
+        }
+        let (router, poller) = Router::of_rank(Arc::clone(&self.options))?;
+        // If another thread was quicker its line is the one, and nothing has gone over this one.
+        let _ = self.line.set(Arc::new(Line { router: Arc::new(Mutex::new(router)), poller }));
+        Ok(self.line.get().expect("set by now"))
     }
 }
 
@@ -91,8 +119,12 @@ impl Netmod for Routed {
         parse_address(address).ok_or(LinkError::BadAddress)?;
         match self.here.lock().upgrade() {
             Some(router) => Router::connect(&router, address),
-            None => Ok(Box::new(NeighbourLink::connect(&self.options.socket_name, address)?)),
+            None => Router::connect(&self.line()?.router, address),
         }
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.line.get().map(|line| Arc::clone(line) as Arc<dyn Source>)
     }
 }
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
 
 use super::address::address;
-use super::channel::{Channel, End};
-use super::neighbour::{self, Greeting, NeighbourLink};
+use super::channel::{Channel, End, Relay};
+use super::line::{self, SocketLink};
 use super::options::RoutedOptions;
-use super::table::{ChannelKey, Channels, Greetings, Key, Table, TrunkKey, Trunks};
+use super::table::{ChannelKey, Channels, Key, Table, TrunkKey, Trunks};
 use super::trunk::{Going, Trunk};
 use crate::accept::Admission;
 use crate::alarm::Alarm;
@@ -29,16 +29,15 @@ use crate::entrance::{Entrance, EntranceOptions, EntranceTokens};
 use crate::interest::{Interest, Ready};
 use crate::link_error::LinkError;
 use crate::poller::Poller;
+use crate::traits::Listener;
 use crate::waker::Waker;
 
 const LISTENER: u64 = 0;
-const NEIGHBOURS: u64 = 1;
+const LINES: u64 = 1;
 const WAKER: u64 = 2;
 const TICK: u64 = 3;
-const GREETING: u64 = 1 << 32;
-const WAITING: u64 = 2 << 32;
-const TRUNK: u64 = 3 << 32;
-const CHANNEL: u64 = 4 << 32;
+const WAITING: u64 = 1 << 32;
+const TRUNK: u64 = 2 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
 /// How often time limits are looked at while there are some.
@@ -61,6 +60,8 @@ enum Ended {
     UsedUp,
     #[error("its node calls again")]
     Replaced,
+    #[error("a channel was given up in the middle of its data")]
+    Unfinished,
 }
 
 impl Ended {
@@ -76,8 +77,13 @@ impl Ended {
 
 /// Who has come, and waits to be taken in by the server.
 enum Arrived {
-    Channel { key: ChannelKey, beacon: Arc<Beacon>, name: String },
-    Neighbour(NeighbourLink),
+    Channel {
+        key: ChannelKey,
+        beacon: Arc<Beacon>,
+        name: String,
+    },
+    /// The rank of this process.
+    Host(SocketLink),
 }
 
 /// See the module.
@@ -92,10 +98,10 @@ pub(super) struct Router {
     tick: Alarm,
     /// Whether it is set.
     ticks: bool,
+    /// That of a rank that has no router of its own is closed from the beginning.
     entrance: Entrance,
-    /// `None` once nobody is taken in any more.
-    neighbours: Option<OwnedFd>,
-    greetings: Table<Greetings, Greeting>,
+    /// Where the ranks of this node come. `None` once nobody is taken in any more, and where ranks do not come.
+    lines: Option<OwnedFd>,
     trunks: Table<Trunks, Trunk>,
     /// The trunks that we called, by address.
     called: HashMap<String, TrunkKey>,
@@ -118,14 +124,29 @@ pub(super) struct Router {
     corked: Vec<TrunkKey>,
     /// The channel whose owner looks by itself.
     attended: Option<ChannelKey>,
-    scratch: Box<[u8]>,
 }
 
 impl Router {
     /// A router that listens. `is_first`: the ranks of this node find it.
     pub(super) fn open(options: Arc<RoutedOptions>, is_first: bool) -> Result<(Router, Arc<Poller>), LinkError> {
         let listener = options.netmod.listen()?;
-        let address = address(options.identity.node, listener.address());
+        let lines = if is_first { Some(line::listen(&options.socket_name)?) } else { None };
+        Router::with(options, Some(listener), lines)
+    }
+
+    /// The end of a rank's line: what a rank has that reaches other nodes through the router of another process. Its only trunk is the line, which is
+    /// made with the first channel.
+    pub(super) fn of_rank(options: Arc<RoutedOptions>) -> Result<(Router, Arc<Poller>), LinkError> {
+        Router::with(options, None, None)
+    }
+
+    fn with(
+        options: Arc<RoutedOptions>,
+        listener: Option<Box<dyn Listener>>,
+        lines: Option<OwnedFd>,
+    ) -> Result<(Router, Arc<Poller>), LinkError> {
+        let address =
+            listener.as_ref().map_or(String::new(), |listener| address(options.identity.node, listener.address()));
         let poller = Arc::new(Poller::new()?);
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
@@ -141,11 +162,13 @@ impl Router {
         let places = options.half_open_max + options.node_count as usize;
         let handshake_timeout_ms = options.handshake_timeout_ms;
         let tokens = EntranceTokens { listener: LISTENER, waiting: WAITING };
-        let entrance =
-            Entrance::new(listener, &poller, tokens, EntranceOptions { admission, places, handshake_timeout_ms })?;
-        let neighbours = if is_first { Some(neighbour::listen(&options.socket_name)?) } else { None };
-        if let Some(neighbours) = &neighbours {
-            poller.add(neighbours.as_fd(), NEIGHBOURS, Interest::READABLE)?;
+        let entrance_options = EntranceOptions { admission, places, handshake_timeout_ms };
+        let entrance = match listener {
+            Some(listener) => Entrance::new(listener, &poller, tokens, entrance_options)?,
+            None => Entrance::closed(&poller, tokens, entrance_options),
+        };
+        if let Some(lines) = &lines {
+            poller.add(lines.as_fd(), LINES, Interest::READABLE)?;
         }
         let router = Router {
             calls: Calls::new(Arc::clone(&options.netmod)),
@@ -158,8 +181,7 @@ impl Router {
             tick,
             ticks: false,
             entrance,
-            neighbours,
-            greetings: Table::new(),
+            lines,
             trunks: Table::new(),
             called: HashMap::new(),
             channels: Table::new(),
@@ -172,7 +194,6 @@ impl Router {
             corks: 0,
             corked: Vec::new(),
             attended: None,
-            scratch: vec![0; longarm_proto::TRUNK_DATA_BYTES_MAX].into_boxed_slice(),
         };
         Ok((router, poller))
     }
@@ -183,10 +204,18 @@ impl Router {
         Arc::clone(&self.poller)
     }
 
+    /// Lines of ranks, and trunks.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let (lines, trunks): (Vec<_>, Vec<_>) = self.trunks.iter().partition(|(_, trunk)| trunk.is_line);
+        (lines.len(), trunks.len())
+    }
+
     /// As if its trunks had carried all the channels that there are numbers for.
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {
-        self.trunks.values_mut().for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
+        let ours = self.trunks.values_mut().filter(|trunk| trunk.is_ours());
+        ours.for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
     }
 
     pub(super) fn address(&self) -> &str {
@@ -196,7 +225,7 @@ impl Router {
     /// Nobody is taken in any more. What is open goes on.
     pub(super) fn stop_listening(&mut self) {
         self.entrance.close();
-        self.neighbours = None;
+        self.lines = None;
         for arrived in std::mem::take(&mut self.arrived) {
             if let Arrived::Channel { key, .. } = arrived {
                 self.close(key);
@@ -234,13 +263,11 @@ impl Router {
         for event in &ready {
             let number = event.token & NUMBER_MASK;
             match event.token & !NUMBER_MASK {
-                GREETING => self.greet(Key::of_token(number)),
                 WAITING => self.look_at_caller(number as usize),
-                TRUNK => self.turn_trunk(Key::of_token(number)),
-                CHANNEL => self.turn_neighbour(Key::of_token(number)),
+                TRUNK => self.turn_announced(Key::of_token(number), *event),
                 _ => match event.token {
                     LISTENER => self.take_in_trunks(),
-                    NEIGHBOURS => self.take_in_neighbours(),
+                    LINES => self.take_in_lines(),
                     WAKER => self.waker.clear(),
                     _ => self.look_after(),
                 },
@@ -296,7 +323,8 @@ impl Router {
             let Some(channel) = self.channels.get(key) else { continue };
             match &channel.end {
                 End::Here(_) => self.signal(key),
-                End::Neighbour(_) => self.feed_neighbour(key),
+                End::Undecided(_) => self.decide(key),
+                End::Relay(_) => self.carry_on(key),
             }
         }
     }
@@ -316,19 +344,34 @@ impl Router {
 
     /// Ends a channel from this side.
     fn close(&mut self, key: ChannelKey) {
+        self.leave(key, TrunkRecord::Close);
+    }
+
+    /// Says that a channel is over, and forgets it.
+    fn leave(&mut self, key: ChannelKey, last: TrunkRecord) {
         let Some(channel) = self.channels.try_remove(key) else { return };
-        if let End::Neighbour(neighbour) = &channel.end
-            && neighbour.watched.is_some()
-        {
-            let _ = self.poller.remove(neighbour.socket.as_fd());
-        }
         self.touched.retain(|touched| *touched != key);
+        if let End::Relay(Relay { other: Some(other), .. }) = channel.end {
+            self.lose_other(other);
+        }
         let Some(trunk_key) = channel.trunk else { return };
         let trunk = &mut self.trunks[trunk_key];
         trunk.channels.remove(&channel.number);
         trunk.starved.retain(|starved| *starved != key);
-        trunk.say(channel.number, TrunkRecord::Close);
+        if trunk.begun_by(key).is_some() {
+            // Nobody has the rest of what was begun, and nothing else may follow.
+            return self.end_trunk(trunk_key, &Ended::Unfinished);
+        }
+        trunk.say(channel.number, last);
         self.send_out(trunk_key);
+    }
+
+    /// The channel that this one carried on is over: so is this one, behind what waits.
+    fn lose_other(&mut self, key: ChannelKey) {
+        if let Some(Channel { end: End::Relay(relay), .. }) = self.channels.get_mut(key) {
+            relay.other = None;
+            self.touched.push(key);
+        }
     }
 
     /// A trunk is over, and so are its channels.
@@ -341,6 +384,7 @@ impl Router {
             Ended::Violation(_) => {
                 tracing::warn!(node = self.options.identity.node.0, "the trunk to {} is ended: {why}", trunk.name())
             }
+            _ if trunk.is_line => tracing::debug!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
             _ => {
                 let node = self.options.identity.node.0;
                 tracing::info!(node, "the trunk to {} is over: {why}; ranks that need it call again", trunk.name())
@@ -353,22 +397,33 @@ impl Router {
             self.called.remove(address);
         }
         for key in trunk.channels.into_values() {
-            let channel = &mut self.channels[key];
-            let error = if channel.is_open { LinkError::Reset } else { why.for_callers() };
-            channel.trunk = None;
-            match &mut channel.end {
-                End::Here(here) => here.over = Some(error),
-                End::Neighbour(neighbour) => {
-                    if !channel.is_open {
-                        neighbour.answer = Some(Err(error));
-                    }
-                    neighbour.is_closing = true;
-                }
-            }
-            self.touched.push(key);
+            let error = if self.channels[key].is_open { LinkError::Reset } else { why.for_callers() };
+            self.end_channel(key, error);
         }
         if let Going::Up(mut link) = trunk.going {
             link.abandon();
+        }
+    }
+
+    /// Nothing goes over a channel any more, by its trunk or by its other side. That trunk does not have it now.
+    fn end_channel(&mut self, key: ChannelKey, error: LinkError) {
+        let channel = &mut self.channels[key];
+        channel.trunk = None;
+        let is_open = channel.is_open;
+        let other = match &mut channel.end {
+            End::Here(here) => {
+                here.over = Some(error);
+                return self.touched.push(key);
+            }
+            End::Undecided(_) => None,
+            End::Relay(relay) => relay.other.take(),
+        };
+        self.channels.remove(key);
+        self.touched.retain(|touched| *touched != key);
+        match other {
+            Some(rank) if !is_open => self.leave(rank, TrunkRecord::Failed(line::failure_of(error))),
+            Some(other) => self.lose_other(other),
+            None => {}
         }
     }
 }

@@ -22,8 +22,6 @@ pub(super) struct Table<K, T> {
 pub(super) enum Trunks {}
 /// That of channels.
 pub(super) enum Channels {}
-/// That of neighbours who have not said yet what they want.
-pub(super) enum Greetings {}
 
 /// Where a router has a trunk.
 pub(super) type TrunkKey = Key<Trunks>;
@@ -66,21 +64,8 @@ impl<K, T> Table<K, T> {
         Table { slab: Slab::new(), kind: PhantomData }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.slab.is_empty()
-    }
-
-    /// The key that what is inserted next gets.
-    pub(super) fn vacant_key(&self) -> Key<K> {
-        Key::new(self.slab.vacant_key())
-    }
-
     pub(super) fn insert(&mut self, value: T) -> Key<K> {
         Key::new(self.slab.insert(value))
-    }
-
-    pub(super) fn contains(&self, key: Key<K>) -> bool {
-        self.slab.contains(key.number)
     }
 
     pub(super) fn get(&self, key: Key<K>) -> Option<&T> {

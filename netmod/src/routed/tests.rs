@@ -1,5 +1,6 @@
 //! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
 
+mod lines;
 mod stalls;
 
 use std::collections::VecDeque;
@@ -176,15 +177,12 @@ impl TwoNodes {
         let listener = calling.listen().unwrap();
         let router = calling.here.lock().upgrade().unwrap();
         let poller = router.lock().poller();
-        let drivers = Mutex::new(vec![Driver::start(&router, &poller)]);
-        TwoNodes {
-            calling,
-            neighbour: Routed::new(first),
-            called: second,
-            from_outside,
-            drivers,
-            _listener: Mutex::new(listener),
-        }
+        let neighbour = Routed::new(first);
+        let line = neighbour.line().unwrap();
+        // In place of threads that sleep on its links.
+        let of_line = Driver::start(&line.router, &line.poller);
+        let drivers = Mutex::new(vec![Driver::start(&router, &poller), of_line]);
+        TwoNodes { calling, neighbour, called: second, from_outside, drivers, _listener: Mutex::new(listener) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! One trunk: the link to another node's router, what waits to be sent over it, and what has come and is not cut into records yet.
+//! One trunk, the link to another node's router, or one line, that of a rank of this node to the router here: what waits to be sent over it, and what has
+//! come and is not cut into records yet.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,6 +10,7 @@ use longarm_proto::{
     TrunkViolation,
 };
 
+use super::line::SocketLink;
 use super::table::ChannelKey;
 use crate::calls::Call;
 use crate::interest::Interest;
@@ -35,6 +37,8 @@ pub(super) enum Going {
 /// See the module.
 pub(super) struct Trunk {
     pub(super) going: Going,
+    /// A line: its other end is a rank of this node, or the router of this node at that rank.
+    pub(super) is_line: bool,
     /// What was called; `None` at the node that was.
     pub(super) address: Option<String>,
     /// The other node.
@@ -50,6 +54,12 @@ pub(super) struct Trunk {
     pub(super) interest: Interest,
     /// What waits to be sent goes out at the end of the turn.
     pub(super) is_corked: bool,
+    /// Of a rank's own line: it took less than it was offered, and nothing has said since that it takes more.
+    pub(super) is_full: bool,
+    /// The data that was begun and did not go out whole, there.
+    begun: Option<Begun>,
+    /// The channel whose owner has found nothing when it looked last, and how many others have not looked since.
+    looked_in_vain: Option<(ChannelKey, usize)>,
     outgoing: Vec<u8>,
     sent: usize,
     incoming: Box<[u8]>,
@@ -57,6 +67,15 @@ pub(super) struct Trunk {
     end: usize,
     /// The channel whose data comes next, and how much of it.
     data: Option<(ChannelNumber, usize)>,
+}
+
+/// A record of data, of which nothing but the rest may go out next.
+struct Begun {
+    key: ChannelKey,
+    /// What is left of its head.
+    head: Vec<u8>,
+    /// What is left of its data.
+    data_bytes: usize,
 }
 
 /// How long nothing has come over a trunk although a channel waits to be opened, and how long that may last. A node that shares its
@@ -136,6 +155,7 @@ impl Trunk {
     pub(super) fn new(going: Going, address: Option<String>, node: NodeId) -> Trunk {
         Trunk {
             going,
+            is_line: false,
             address,
             node,
             channels: HashMap::new(),
@@ -144,6 +164,9 @@ impl Trunk {
             starved: Vec::new(),
             interest: Interest::READABLE,
             is_corked: false,
+            is_full: false,
+            begun: None,
+            looked_in_vain: None,
             outgoing: Vec::new(),
             sent: 0,
             incoming: vec![0; INCOMING_BYTES].into_boxed_slice(),
@@ -151,6 +174,12 @@ impl Trunk {
             end: 0,
             data: None,
         }
+    }
+
+    /// The line of a rank of this node, which is there already. `is_ours`: the rank is this one.
+    pub(super) fn line(link: SocketLink, is_ours: bool, node: NodeId) -> Trunk {
+        let address = is_ours.then(String::new);
+        Trunk { is_line: true, ..Trunk::new(Going::Up(Box::new(link)), address, node) }
     }
 
     pub(super) fn link(&mut self) -> Option<&mut dyn Link> {
@@ -168,14 +197,46 @@ impl Trunk {
     /// For messages to people.
     pub(super) fn name(&self) -> String {
         match &self.going {
+            Going::Up(link) if self.is_line => link.peer_name().to_owned(),
             Going::Up(link) => format!("node {} by {}", self.node, link.peer_name()),
             Going::Calling { .. } => format!("node {}", self.node),
         }
     }
 
+    /// Whether it is the line of this rank.
+    pub(super) fn is_own_line(&self) -> bool {
+        self.is_line && self.is_ours()
+    }
+
     /// Whether what channels say waits to be sent.
     pub(super) fn has_unsent(&self) -> bool {
         !self.outgoing.is_empty()
+    }
+
+    /// How much data of this channel is left of a record that did not go out whole, if there is one.
+    pub(super) fn begun_by(&self, key: ChannelKey) -> Option<usize> {
+        self.begun.as_ref().filter(|begun| begun.key == key).map(|begun| begun.data_bytes)
+    }
+
+    /// Whether the owner of a channel, who has found nothing there, looks for more. Who looks at many channels one after the other finds as little behind the
+    /// second as behind the first one.
+    pub(super) fn is_worth_a_look_of(&mut self, key: ChannelKey) -> bool {
+        let channel_count = self.channels.len();
+        match &mut self.looked_in_vain {
+            Some((looker, skipped)) if *looker != key && *skipped < channel_count => {
+                *skipped += 1;
+                false
+            }
+            _ => {
+                self.looked_in_vain = Some((key, 0));
+                true
+            }
+        }
+    }
+
+    /// Whether another channel is in the middle of a record.
+    pub(super) fn is_begun_by_another(&self, key: ChannelKey) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.key != key)
     }
 
     /// Whether what is said over it is received.
@@ -191,6 +252,7 @@ impl Trunk {
     /// How much data channels may hand over now.
     pub(super) fn room(&self) -> usize {
         match self.going {
+            Going::Up(_) if self.is_full => 0,
             Going::Up(_) => OUTGOING_BYTES_MAX.saturating_sub(self.unsent_bytes()),
             Going::Calling { .. } => 0,
         }
@@ -238,8 +300,46 @@ impl Trunk {
         Ok(())
     }
 
+    /// Sends data of a channel over the line of this rank, as far as that takes it now, and gives how much that was. Nobody drives a line while the
+    /// program computes, so what it does not take stays the caller's: nothing else goes out before the rest of the same data.
+    pub(super) fn offer_data(
+        &mut self,
+        (key, channel): (ChannelKey, ChannelNumber),
+        regions: &[Region<'_>],
+    ) -> Result<usize, LinkError> {
+        self.flush()?;
+        self.is_full = self.begun.is_none() && !self.outgoing.is_empty();
+        if self.is_full || self.is_begun_by_another(key) {
+            return Ok(0);
+        }
+        let offered: usize = regions.iter().map(|region| region.len()).sum();
+        let mut begun = self.begun.take().unwrap_or_else(|| {
+            let head = TrunkHeader { channel, record: data_record(regions) }.encode().to_vec();
+            Begun { key, head, data_bytes: offered }
+        });
+        assert!(offered <= begun.data_bytes, "no more than what was begun is offered");
+        let Going::Up(link) = &mut self.going else { unreachable!("a line is there from the beginning") };
+        let mut whole = Vec::with_capacity(1 + regions.len());
+        whole.push(Region::from_slice(&begun.head));
+        whole.extend_from_slice(regions);
+        let sent = link.send(&whole)?;
+        self.is_full = sent < begun.head.len() + offered;
+        let data_sent = sent.saturating_sub(begun.head.len());
+        begun.head.drain(..sent.min(begun.head.len()));
+        begun.data_bytes -= data_sent;
+        if begun.data_bytes > 0 {
+            self.begun = Some(begun);
+        } else {
+            self.flush()?;
+        }
+        Ok(data_sent)
+    }
+
     /// Sends what the link takes. True if anything moved.
     pub(super) fn flush(&mut self) -> Result<bool, LinkError> {
+        if self.begun.is_some() {
+            return Ok(false);
+        }
         let Going::Up(link) = &mut self.going else { return Ok(false) };
         let before = self.sent;
         let mut moved = false;
@@ -270,6 +370,9 @@ impl Trunk {
         }
         let got = link.receive(&[RegionMut::from_slice(&mut self.incoming[self.end..])])?;
         self.end += got;
+        if got > 0 {
+            self.looked_in_vain = None;
+        }
         Ok(match got {
             0 => Received::Nothing,
             _ if self.end < self.incoming.len() && !link.holds_bytes() => Received::All,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm_client::{Dial, DialStep, Dialing, LostHow, Time};
 use longarm_control::messages::NodeCard;
-use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, Interest, LinkError};
+use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, Interest, LinkError, Source};
 use longarm_proto::{Identity, NodeId, Secret, Session};
 
 use super::addresses;
@@ -80,6 +80,10 @@ impl Dial for Dialer {
 
     fn may_reach_memory(&self) -> bool {
         self.calls.netmod().capabilities().remote_memory
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.calls.netmod().source()
     }
 }
 

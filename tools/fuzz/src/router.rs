@@ -192,7 +192,7 @@ impl Trunk {
             return true;
         };
         match record {
-            TrunkRecord::Open | TrunkRecord::Opened => self.is_broken = true,
+            TrunkRecord::Open | TrunkRecord::Opened | TrunkRecord::Failed(_) => self.is_broken = true,
             TrunkRecord::Data(bytes) if channel.reserved + u64::from(bytes) > CHANNEL_BYTES_MAX => {
                 self.is_broken = true
             }
@@ -237,7 +237,7 @@ impl Trunk {
                 assert!(channel.heard_of <= channel.received, "room is given for what was received");
             }
             TrunkRecord::Close => assert!(!channel.is_open, "the server has ended it"),
-            TrunkRecord::Open => panic!("only the caller opens channels"),
+            TrunkRecord::Open | TrunkRecord::Failed(_) => panic!("not said over a trunk that was called"),
         }
         true
     }

@@ -14,7 +14,7 @@ pub fn trunk_record(data: &[u8]) {
         match header.record {
             TrunkRecord::Data(bytes) => assert!((1..=TRUNK_DATA_BYTES_MAX).contains(&(bytes as usize))),
             TrunkRecord::Credit(bytes) => assert!((1..=CHANNEL_BYTES_MAX).contains(&u64::from(bytes))),
-            TrunkRecord::Open | TrunkRecord::Opened | TrunkRecord::Close => {}
+            TrunkRecord::Open | TrunkRecord::Opened | TrunkRecord::Close | TrunkRecord::Failed(_) => {}
         }
     }
 }

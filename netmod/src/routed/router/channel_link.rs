@@ -1,4 +1,4 @@
-//! The links of the router's own process: those of its server, and of the rank that has it.
+//! The links of a process: those of a server, and of the rank that has the router or a line to it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::{Arrived, Router};
 use crate::beacon::Beacon;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::routed::channel::{End, Here};
-use crate::routed::neighbour;
+use crate::routed::channel::Here;
+use crate::routed::line;
 use crate::routed::table::ChannelKey;
 use crate::traits::Link;
 
@@ -78,7 +78,7 @@ impl Router {
         drop(router);
         Some(match next? {
             Arrived::Channel { key, beacon, name } => Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name)),
-            Arrived::Neighbour(link) => Box::new(link),
+            Arrived::Host(link) => Box::new(link),
         })
     }
 
@@ -86,14 +86,14 @@ impl Router {
     pub(crate) fn connect(this: &Arc<Mutex<Router>>, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let mut router = this.lock();
         if address == router.address {
-            let (here, there) = neighbour::pair(address)?;
-            router.arrive(Arrived::Neighbour(there));
+            let (here, there) = line::pair(address)?;
+            router.arrive(Arrived::Host(there));
             return Ok(Box::new(here));
         }
         let (here, beacon) = Here::new();
         // A rank sleeps on the descriptor: without one connecting fails now.
         beacon.descriptor()?;
-        let begun = router.begin(address, End::Here(here));
+        let begun = router.begin_here(address, here);
         // Also if none has begun: the trunk before may have ended.
         router.settle();
         drop(router);

@@ -1,22 +1,20 @@
 //! How connections come about: ranks of this node that want to reach a node, trunks that we call, and trunks that others call.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
+use longarm_memory::Region;
 use longarm_proto::{ChannelNumber, NodeId, Reception, Session, TrunkRecord};
 
-use super::{
-    ACCEPTS_PER_TURN, Arrived, End, Ended, GREETING, Going, Greeting, NEIGHBOURS, Router, TICK_AFTER, TRUNK, Trunk,
-    descriptor,
-};
+use super::{ACCEPTS_PER_TURN, Arrived, End, Ended, Going, LINES, Relay, Router, TICK_AFTER, TRUNK, Trunk, descriptor};
 use crate::calls::Guest;
 use crate::dial::{CallerStep, DialError};
 use crate::entrance::EntranceStep;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
 use crate::routed::address::parse_address;
-use crate::routed::channel::{Channel, Here, Neighbour};
-use crate::routed::neighbour::{self, NeighbourLink};
-use crate::routed::table::{ChannelKey, Greetings, Key, TrunkKey};
+use crate::routed::channel::{Channel, Here};
+use crate::routed::line::{self, SocketLink};
+use crate::routed::table::{ChannelKey, TrunkKey};
 use crate::routed::trunk::Silence;
 use crate::traits::Link;
 
@@ -24,10 +22,52 @@ use crate::traits::Link;
 const TRUNK_SESSION: u64 = u64::MAX;
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
 const CALL_MS_MAX: u64 = 3000;
-/// So long may a rank of this node take to say where it wants to go.
-const GREETING_MS_MAX: u64 = 5000;
+/// What a rank calls its line, where routers have the address of a node.
+const LINE: &str = "";
 
 impl Router {
+    /// A channel of this process to an address.
+    pub(super) fn begin_here(&mut self, address: &str, here: Here) -> Result<ChannelKey, LinkError> {
+        if self.is_of_rank() { self.begin_over_line(address, here) } else { self.begin(address, End::Here(here)) }
+    }
+
+    /// Whether it is the end of a rank's line.
+    fn is_of_rank(&self) -> bool {
+        self.address.is_empty()
+    }
+
+    /// The same over the line of this rank, whose other end passes it on.
+    fn begin_over_line(&mut self, address: &str, here: Here) -> Result<ChannelKey, LinkError> {
+        let destination = line::destination_of(address)?;
+        let line_key = self.own_line()?;
+        let line = &mut self.trunks[line_key];
+        line.last_channel.0 += 1;
+        let mut channel = Channel::new(line_key, line.last_channel, false, End::Here(here));
+        let taken = channel.may_send.take_up_to(destination.len() as u64);
+        debug_assert_eq!(taken, destination.len() as u64, "a new channel has room for an address");
+        line.say(line.last_channel, TrunkRecord::Open);
+        line.keep_data(line.last_channel, &[Region::from_slice(&destination)]);
+        let number = line.last_channel;
+        let key = self.channels.insert(channel);
+        self.trunks[line_key].channels.insert(number, key);
+        self.send_out(line_key);
+        Ok(key)
+    }
+
+    fn own_line(&mut self) -> Result<TrunkKey, LinkError> {
+        if let Some(line_key) = self.called.get(LINE).copied() {
+            if self.trunks[line_key].last_channel < ChannelNumber(u32::MAX) {
+                return Ok(line_key);
+            }
+            self.end_trunk(line_key, &Ended::UsedUp);
+        }
+        let link = SocketLink::connect(&self.options.socket_name)?;
+        let line_key = self.trunks.insert(Trunk::line(link, true, self.options.identity.node));
+        self.called.insert(LINE.to_owned(), line_key);
+        self.watch_trunk(line_key);
+        Ok(line_key)
+    }
+
     /// A channel to an address, over the trunk there, which is called if there is none.
     pub(super) fn begin(&mut self, address: &str, end: End) -> Result<ChannelKey, LinkError> {
         let trunk_key = self.trunk_to(address)?;
@@ -161,7 +201,8 @@ impl Router {
         if self.attempts_of.get(&node) != Some(&attempt) {
             return; // It has called again meanwhile. Dropping the link closes it.
         }
-        let old = self.trunks.iter().find(|(_, trunk)| trunk.address.is_none() && trunk.node == node);
+        let is_old = |trunk: &Trunk| !trunk.is_line && !trunk.is_ours() && trunk.node == node;
+        let old = self.trunks.iter().find(|(_, trunk)| is_old(trunk));
         if let Some((old, _)) = old {
             self.end_trunk(old, &Ended::Replaced);
         }
@@ -170,81 +211,68 @@ impl Router {
         self.turn_trunk(trunk);
     }
 
-    fn watch_neighbours(&self, interest: Interest) {
-        if let Some(neighbours) = &self.neighbours
-            && let Err(error) = self.poller.modify(neighbours.as_fd(), NEIGHBOURS, interest)
+    fn watch_lines(&self, interest: Interest) {
+        if let Some(lines) = &self.lines
+            && let Err(error) = self.poller.modify(lines.as_fd(), LINES, interest)
         {
-            tracing::error!(%error, "cannot watch for new connections of the router");
+            tracing::error!(%error, "cannot watch for new ranks of the router");
         }
     }
 
     /// Takes in ranks of this node.
-    pub(super) fn take_in_neighbours(&mut self) {
+    pub(super) fn take_in_lines(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(neighbours) = &self.neighbours else { return };
-            let socket = match neighbour::accept(neighbours.as_fd()) {
-                Ok(Some(socket)) => socket,
-                Ok(None) => break,
+            let Some(lines) = &self.lines else { return };
+            match line::accept(lines.as_fd()) {
+                Ok(Some(link)) => {
+                    let line_key = self.trunks.insert(Trunk::line(link, false, self.options.identity.node));
+                    self.watch_trunk(line_key);
+                    self.turn_trunk(line_key);
+                }
+                Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(node = self.options.identity.node.0, "cannot take in a rank: {error}");
-                    self.watch_neighbours(Interest::default());
-                    break;
+                    self.watch_lines(Interest::default());
+                    return self.start_tick();
                 }
-            };
-            let token = GREETING | self.greetings.vacant_key().token();
-            if self.poller.add(socket.as_fd(), token, Interest::READABLE).is_ok() {
-                let key = self.greetings.insert(Greeting::new(socket, self.clock.now_ms()));
-                self.greet(key);
             }
         }
-        self.start_tick();
     }
 
-    /// Goes on with a rank that says where it wants to go.
-    pub(super) fn greet(&mut self, key: Key<Greetings>) {
-        let Some(greeting) = self.greetings.get_mut(key) else { return };
-        let address = match greeting.poll() {
+    /// A rank of this node has said more of where a channel of its line is to lead.
+    pub(super) fn decide(&mut self, key: ChannelKey) {
+        let channel = &mut self.channels[key];
+        let End::Undecided(said) = &channel.end else { unreachable!("a channel that leads nowhere yet") };
+        let address = match line::address_in(said) {
             Ok(None) => return,
-            Ok(Some(address)) => Some(address),
-            Err(error) => {
-                tracing::debug!(node = self.options.identity.node.0, "a rank of this node: {error}");
-                None
-            }
+            Ok(Some(address)) => address.to_owned(),
+            Err(error) => return self.leave(key, TrunkRecord::Failed(line::failure_of(error))),
         };
-        let greeting = self.greetings.remove(key);
-        let _ = self.poller.remove(greeting.socket.as_fd());
-        if let Some(address) = address {
-            self.begin_neighbour(greeting.socket, &address);
-        }
-    }
-
-    fn begin_neighbour(&mut self, socket: OwnedFd, address: &str) {
+        let said_bytes = said.len();
+        self.passed(key, said_bytes);
         if address == self.address {
-            if neighbour::answer(&socket, Ok(())) {
-                let name = "a rank of this node";
-                self.arrive(Arrived::Neighbour(NeighbourLink::answered(socket, name)));
-            }
-            return;
+            return self.decide_here(key);
         }
-        match self.begin_or_give_back(address, Neighbour::new(socket)) {
-            Ok(key) => self.touched.push(key),
-            Err((error, neighbour)) => {
-                neighbour::answer(&neighbour.socket, Err(error));
+        match self.begin(&address, End::Relay(Relay::of(key))) {
+            // A trunk that has ended already has taken this channel along.
+            Ok(other) => {
+                if let Some(channel) = self.channels.get_mut(key) {
+                    channel.end = End::Relay(Relay::of(other));
+                }
             }
+            Err(error) => self.leave(key, TrunkRecord::Failed(line::failure_of(error))),
         }
     }
 
-    fn begin_or_give_back(
-        &mut self,
-        address: &str,
-        neighbour: Neighbour,
-    ) -> Result<ChannelKey, (LinkError, Neighbour)> {
-        // The trunk first, so that the socket is still ours to answer over where there is none.
-        if let Err(error) = self.trunk_to(address) {
-            return Err((error, neighbour));
+    /// It leads to the server here.
+    fn decide_here(&mut self, key: ChannelKey) {
+        if !self.entrance.is_open() {
+            return self.leave(key, TrunkRecord::Failed(line::failure_of(LinkError::Refused)));
         }
-        let key = self.begin(address, End::Neighbour(neighbour));
-        Ok(key.unwrap_or_else(|error| panic!("a channel on a trunk that is there: {error}")))
+        let (here, beacon) = Here::new();
+        self.channels[key].end = End::Here(here);
+        self.say_opened(key);
+        self.arrive(Arrived::Channel { key, beacon, name: "a rank of this node".to_owned() });
     }
 
     /// Another node opens a channel.
@@ -254,6 +282,11 @@ impl Router {
         if !self.entrance.is_open() {
             // Nobody takes it in any more.
             trunk.say(channel, TrunkRecord::Close);
+            return;
+        }
+        if trunk.is_line {
+            let undecided = Channel::new(trunk_key, channel, true, End::Undecided(Vec::new()));
+            trunk.channels.insert(channel, self.channels.insert(undecided));
             return;
         }
         let (here, beacon) = Here::new();
@@ -268,10 +301,22 @@ impl Router {
     pub(super) fn opened(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
         channel.is_open = true;
-        if let End::Neighbour(neighbour) = &mut channel.end {
-            neighbour.answer = Some(Ok(()));
+        let rank = match &channel.end {
+            End::Relay(relay) => relay.other,
+            _ => None,
+        };
+        if let Some(rank) = rank {
+            self.say_opened(rank);
         }
         self.touched.push(key);
+    }
+
+    /// Tells a rank of this node that its channel leads there.
+    fn say_opened(&mut self, key: ChannelKey) {
+        let channel = &self.channels[key];
+        let Some(line_key) = channel.trunk else { return };
+        self.trunks[line_key].say(channel.number, TrunkRecord::Opened);
+        self.send_out(line_key);
     }
 
     /// Rings soon, as something has a time limit.
@@ -292,16 +337,9 @@ impl Router {
             tracing::error!(%error, "the router cannot watch the time");
         }
         let now_ms = self.clock.now_ms();
-        self.watch_neighbours(Interest::READABLE);
+        self.watch_lines(Interest::READABLE);
         self.entrance.look_after(now_ms);
         self.see_to_callers();
-        let late = |greeting: &Greeting| now_ms >= greeting.since_ms + GREETING_MS_MAX;
-        let late: Vec<Key<Greetings>> =
-            self.greetings.iter().filter(|(_, greeting)| late(greeting)).map(|(key, _)| key).collect();
-        for key in late {
-            let greeting = self.greetings.remove(key);
-            let _ = self.poller.remove(greeting.socket.as_fd());
-        }
         let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silence.lasts();
         // What has come while nobody looked is not late.
         let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
@@ -319,10 +357,7 @@ impl Router {
         for (trunk_key, why) in ended {
             self.end_trunk(trunk_key, &why);
         }
-        if self.entrance.has_time_limits()
-            || !self.greetings.is_empty()
-            || self.trunks.iter().any(|(_, trunk)| waits(trunk))
-        {
+        if self.entrance.has_time_limits() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
             self.start_tick();
         }
     }

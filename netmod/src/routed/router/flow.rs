@@ -1,24 +1,21 @@
 //! How bytes move: from ranks into trunks, and out of trunks to ranks and to the server.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
     ChannelNumber, TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation,
 };
 
-use super::{Arrived, CHANNEL, End, Ended, Going, Router, TRUNK, descriptor};
-use crate::interest::Interest;
-use crate::link_error::{LinkError, moved};
-use crate::routed::neighbour;
+use super::{Arrived, End, Ended, Going, Router, TRUNK, descriptor};
+use crate::interest::{Interest, Ready};
+use crate::link_error::LinkError;
+use crate::routed::line;
 use crate::routed::table::{ChannelKey, TrunkKey};
 use crate::routed::trunk::{Arrival, COPIED_BYTES_MAX, CORKED_BYTES_MAX, Received, Trunk};
 
 /// Receives that one turn of one trunk may take, so that no node starves the others.
 const RECEIVES_PER_TURN: usize = 16;
-/// The same for a rank of this node.
-const READS_PER_TURN: usize = 4;
 /// Channels of a trunk, at most, with which the server looks at it for each of them.
 const LOOKED_AT_MAX: usize = 4;
 
@@ -36,6 +33,19 @@ impl Router {
             let channel = &mut self.channels[key];
             let Some(trunk_key) = channel.trunk else { break };
             let trunk = &mut self.trunks[trunk_key];
+            if trunk.is_own_line() {
+                match self.send_over_line(key, trunk_key, &part(regions, sent, offered - sent)) {
+                    Ok(0) => break,
+                    Ok(taken) => sent += taken,
+                    // What was accepted before may be there: that it broke is for the next call to say.
+                    Err(_) if sent > 0 => break,
+                    Err(error) => {
+                        self.settle();
+                        return Err(error);
+                    }
+                }
+                continue;
+            }
             let most = (offered - sent).min(channel.sendable()).min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
             if most == 0 {
                 break;
@@ -44,7 +54,7 @@ impl Router {
             let (number, is_kept) = (channel.number, !trunk.is_ours());
             self.say_data(trunk_key, number, &part(regions, sent, taken), is_kept);
             if self.channels[key].trunk.is_none() {
-                // What was accepted before may be there: that it broke is for the next call to say.
+                // As above.
                 self.settle();
                 return if sent > 0 { Ok(sent) } else { self.check(key).map(|()| 0) };
             }
@@ -54,6 +64,33 @@ impl Router {
         // Those who waited for room are not announced by any descriptor.
         self.settle();
         Ok(sent)
+    }
+
+    /// Sends for an end in this process over the line of this rank, one record at most.
+    fn send_over_line(
+        &mut self,
+        key: ChannelKey,
+        line_key: TrunkKey,
+        regions: &[Region<'_>],
+    ) -> Result<usize, LinkError> {
+        let (channel, line) = (&mut self.channels[key], &mut self.trunks[line_key]);
+        let most = line.begun_by(key).unwrap_or(channel.sendable().min(TRUNK_DATA_BYTES_MAX));
+        let regions = part(regions, 0, most);
+        if regions.is_empty() {
+            return Ok(0);
+        }
+        match line.offer_data((key, channel.number), &regions) {
+            Ok(sent) => {
+                // No more than was room for when the record began.
+                channel.may_send.take_up_to(sent as u64);
+                self.watch(line_key);
+                Ok(sent)
+            }
+            Err(error) => {
+                self.end_trunk(line_key, &error.into());
+                self.check(key).map(|()| 0)
+            }
+        }
     }
 
     /// Says data of a channel. `may_be_kept`: it may go out with that of others, in a turn that has corked.
@@ -107,11 +144,14 @@ impl Router {
         Ok(got)
     }
 
-    /// Whether a thread that finds nothing in a channel looks at its trunk. In one that this node has called always; else only where few share it: each
-    /// of many would look for all of them, and what comes is announced.
-    fn is_worth_a_look(&self, key: ChannelKey) -> bool {
+    /// Whether a thread that finds nothing in a channel looks at its trunk. In one that this node has called always, at the line of this rank now and then; else
+    /// only where few share it: each of many would look for all of them, and what comes is announced.
+    fn is_worth_a_look(&mut self, key: ChannelKey) -> bool {
         let Some(trunk_key) = self.channels[key].trunk else { return false };
-        let trunk = &self.trunks[trunk_key];
+        let trunk = &mut self.trunks[trunk_key];
+        if trunk.is_own_line() {
+            return trunk.is_worth_a_look_of(key);
+        }
         trunk.is_ours() || trunk.channels.len() <= LOOKED_AT_MAX
     }
 
@@ -166,18 +206,28 @@ impl Router {
     fn check(&self, key: ChannelKey) -> Result<(), LinkError> {
         match &self.channels[key].end {
             End::Here(here) => here.over.map_or(Ok(()), Err),
-            End::Neighbour(_) => Ok(()),
+            End::Undecided(_) | End::Relay(_) => Ok(()),
         }
     }
 
     /// Bytes of a channel have gone to where they belong: the other side may send more.
-    fn passed(&mut self, key: ChannelKey, bytes: usize) {
+    pub(super) fn passed(&mut self, key: ChannelKey, bytes: usize) {
         let channel = &mut self.channels[key];
         let (credit, channel_number) = (channel.pass(bytes), channel.number);
         if let (Some(credit), Some(trunk_key)) = (credit, channel.trunk) {
             self.trunks[trunk_key].say(channel_number, TrunkRecord::Credit(credit));
             self.send_out(trunk_key);
         }
+    }
+
+    /// Goes on with one trunk whose descriptor has announced something.
+    pub(crate) fn turn_announced(&mut self, trunk_key: TrunkKey, ready: Ready) {
+        if ready.writable
+            && let Some(trunk) = self.trunks.get_mut(trunk_key)
+        {
+            trunk.is_full = false;
+        }
+        self.turn_trunk(trunk_key);
     }
 
     /// Goes on with one trunk.
@@ -224,7 +274,7 @@ impl Router {
     /// Hands on what has come.
     fn take_records(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         while let Some(trunk) = self.trunks.get_mut(trunk_key) {
-            let is_caller = trunk.address.is_some();
+            let (is_caller, is_line) = (trunk.is_ours(), trunk.is_line);
             let header = match trunk.next()? {
                 None => break,
                 Some(Arrival::Record(header)) => header,
@@ -241,7 +291,7 @@ impl Router {
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {
                     TrunkRecord::Open if !is_caller && channel > trunk.last_channel => {
-                        if trunk.channels.len() >= TRUNK_CHANNELS_MAX {
+                        if trunk.channels.len() >= channels_max(trunk, self.options.node_count) {
                             return Err(TrunkViolation::TooManyChannels { channel }.into());
                         }
                         self.take_in_channel(trunk_key, channel);
@@ -270,7 +320,11 @@ impl Router {
                         self.touched.push(key);
                     }
                 }
-                TrunkRecord::Close => self.closed(trunk_key, key),
+                TrunkRecord::Close => self.closed(trunk_key, key, LinkError::Closed),
+                TrunkRecord::Failed(failure) if is_caller && is_line && !entry.is_open => {
+                    self.closed(trunk_key, key, line::error_of(failure));
+                }
+                TrunkRecord::Failed(_) => return Err(unexpected),
             }
         }
         Ok(())
@@ -279,164 +333,75 @@ impl Router {
     /// Hands data on that has come for a channel.
     fn deliver(&mut self, trunk_key: TrunkKey, key: ChannelKey, bytes: Range<usize>) {
         let bytes = self.trunks[trunk_key].incoming(bytes);
-        let channel = &mut self.channels[key];
-        let mut sent = 0;
-        match &mut channel.end {
-            End::Here(here) => here.input.push(bytes),
-            End::Neighbour(neighbour) => {
-                if neighbour.is_fed() {
-                    // That the rank has gone is noticed when its socket is read.
-                    sent = longarm_memory::send(neighbour.socket.as_fd(), &[Region::from_slice(bytes)]).unwrap_or(0);
-                }
-                neighbour.output.push(&bytes[sent..]);
+        let heir = match &mut self.channels[key].end {
+            End::Here(here) => {
+                here.input.push(bytes);
+                key
             }
-        }
-        if self.touched.last() != Some(&key) {
-            self.touched.push(key);
-        }
-        if sent > 0 {
-            self.passed(key, sent);
+            End::Undecided(said) => {
+                said.extend_from_slice(bytes);
+                key
+            }
+            End::Relay(relay) => {
+                let Some(other) = relay.other else { return };
+                let End::Relay(there) = &mut self.channels[other].end else {
+                    unreachable!("the other one of a channel that is carried on is carried on as well")
+                };
+                there.output.push(bytes);
+                other
+            }
+        };
+        if self.touched.last() != Some(&heir) {
+            self.touched.push(heir);
         }
     }
 
     /// The other side has ended a channel.
-    fn closed(&mut self, trunk_key: TrunkKey, key: ChannelKey) {
-        let channel = &mut self.channels[key];
+    fn closed(&mut self, trunk_key: TrunkKey, key: ChannelKey, why: LinkError) {
         let trunk = &mut self.trunks[trunk_key];
-        trunk.channels.remove(&channel.number);
+        trunk.channels.remove(&self.channels[key].number);
         trunk.starved.retain(|starved| *starved != key);
-        channel.trunk = None;
         // One that the server has not taken in yet is over before it has begun.
         let before = self.arrived.len();
         self.arrived.retain(|arrived| !matches!(arrived, Arrived::Channel { key: there, .. } if *there == key));
         if self.arrived.len() < before {
-            return self.close(key);
+            self.channels.remove(key);
+            return self.touched.retain(|touched| *touched != key);
         }
-        match &mut channel.end {
-            End::Here(here) => here.over = Some(LinkError::Closed),
-            End::Neighbour(neighbour) => {
-                if !channel.is_open {
-                    neighbour.answer = Some(Err(LinkError::Reset));
-                }
-                neighbour.is_closing = true;
-            }
-        }
-        self.touched.push(key);
+        self.end_channel(key, why);
     }
 
-    /// Something is to be done at the socket of a rank.
-    pub(super) fn turn_neighbour(&mut self, key: ChannelKey) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let End::Neighbour(neighbour) = &channel.end else { return };
-        if !channel.is_open && channel.trunk.is_some() {
-            // It has nothing to say yet, so it is gone.
-            let mut byte = [0];
-            let got = longarm_memory::receive(neighbour.socket.as_fd(), &[RegionMut::from_slice(&mut byte)]);
-            let is_waiting = got.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-            if !is_waiting {
-                self.close(key);
-            }
-            return;
-        }
-        if self.read_neighbour(key) {
-            self.feed_neighbour(key);
-        }
-    }
-
-    /// Gives a rank what has come for it.
-    pub(super) fn feed_neighbour(&mut self, key: ChannelKey) {
-        let channel = &mut self.channels[key];
-        let End::Neighbour(neighbour) = &mut channel.end else { unreachable!("the end of a rank") };
-        if let Some(answer) = neighbour.answer {
-            if !neighbour::answer(&neighbour.socket, answer) {
-                return self.close(key);
-            }
-            neighbour.answer = None;
-        }
-        let mut sent = 0;
-        while !neighbour.output.is_empty() {
-            match moved(longarm_memory::send(neighbour.socket.as_fd(), &[Region::from_slice(neighbour.output.ready())]))
-            {
-                Ok(0) => break,
-                Ok(bytes) => {
-                    neighbour.output.pass(bytes);
-                    sent += bytes;
-                }
-                Err(_) => return self.close(key),
-            }
-        }
-        if neighbour.is_closing && neighbour.is_fed() {
-            return self.close(key);
-        }
-        if sent > 0 {
-            self.passed(key, sent);
-        }
-        self.watch_neighbour(key);
-    }
-
-    /// Takes what a rank says as far as there is room for it. False: the channel has ended.
-    fn read_neighbour(&mut self, key: ChannelKey) -> bool {
-        for _ in 0..READS_PER_TURN {
-            let Some(channel) = self.channels.get_mut(key) else { return false };
-            let (Some(trunk_key), End::Neighbour(neighbour)) = (channel.trunk, &channel.end) else { return true };
-            let trunk = &mut self.trunks[trunk_key];
-            let most = channel.sendable().min(trunk.room()).min(TRUNK_DATA_BYTES_MAX);
-            if most == 0 {
-                return true;
-            }
-            let scratch = &mut self.scratch[..most];
-            match longarm_memory::receive(neighbour.socket.as_fd(), &[RegionMut::from_slice(scratch)]) {
-                Ok(0) => {
+    /// Sends what has come over the other one of a channel that is carried on, as far as there is room.
+    pub(super) fn carry_on(&mut self, key: ChannelKey) {
+        loop {
+            let room = self.room_for(key);
+            let Some(channel) = self.channels.get_mut(key) else { return };
+            let (sendable, number, trunk_key) = (channel.sendable(), channel.number, channel.trunk);
+            let End::Relay(relay) = &mut channel.end else { unreachable!("a channel that is carried on") };
+            let Some(trunk_key) = trunk_key else { return };
+            if relay.output.is_empty() {
+                if relay.other.is_none() {
                     self.close(key);
-                    return false;
                 }
-                other => match moved(other) {
-                    Ok(0) => return true,
-                    Ok(bytes) => {
-                        let taken = channel.may_send.take_up_to(bytes as u64);
-                        debug_assert_eq!(taken, bytes as u64, "no more than the other side has room for was read");
-                        let number = channel.number;
-                        let scratch = std::mem::take(&mut self.scratch);
-                        self.say_data(trunk_key, number, &[Region::from_slice(&scratch[..bytes])], true);
-                        self.scratch = scratch;
-                        if bytes < most {
-                            // What comes now is announced.
-                            return self.channels.contains(key);
-                        }
-                    }
-                    Err(_) => {
-                        self.close(key);
-                        return false;
-                    }
-                },
+                return;
             }
-        }
-        true
-    }
-
-    /// Watches the socket of a rank for what can be done there now. What cannot is done when there is room.
-    fn watch_neighbour(&mut self, key: ChannelKey) {
-        let room = self.room_for(key);
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        let readable = channel.trunk.is_some() && channel.sendable().min(room) > 0;
-        let is_opening = !channel.is_open && channel.trunk.is_some();
-        let End::Neighbour(neighbour) = &mut channel.end else { return };
-        let interest = Interest { readable, writable: !neighbour.output.is_empty() };
-        // That it has gone is always announced. While nothing of it is taken, that would be again and again.
-        let wanted = (is_opening || interest != Interest::default()).then_some(interest);
-        if wanted == neighbour.watched {
-            return;
-        }
-        let token = CHANNEL | key.token();
-        let socket = neighbour.socket.as_fd();
-        let watched = match (neighbour.watched, wanted) {
-            (None, Some(interest)) => self.poller.add(socket, token, interest),
-            (Some(_), Some(interest)) => self.poller.modify(socket, token, interest),
-            (_, None) => self.poller.remove(socket),
-        };
-        neighbour.watched = wanted;
-        if let Err(error) = watched {
-            tracing::error!(%error, "cannot watch a rank of this node");
+            let bytes = relay.output.ready().len().min(sendable).min(room).min(TRUNK_DATA_BYTES_MAX);
+            if bytes == 0 {
+                return;
+            }
+            let (mut output, other) = (std::mem::take(&mut relay.output), relay.other);
+            channel.may_send.take_up_to(bytes as u64);
+            self.say_data(trunk_key, number, &[Region::from_slice(&output.ready()[..bytes])], true);
+            // Otherwise its trunk has ended, and it with it.
+            if let Some(channel) = self.channels.get_mut(key)
+                && let End::Relay(relay) = &mut channel.end
+            {
+                output.pass(bytes);
+                relay.output = output;
+                if let Some(other) = other {
+                    self.passed(other, bytes);
+                }
+            }
         }
     }
 
@@ -454,7 +419,7 @@ impl Router {
     pub(super) fn room_for(&mut self, key: ChannelKey) -> usize {
         let Some(trunk_key) = self.channels.get(key).and_then(|channel| channel.trunk) else { return 0 };
         let trunk = &mut self.trunks[trunk_key];
-        let room = trunk.room();
+        let room = if trunk.is_begun_by_another(key) { 0 } else { trunk.room() };
         if room == 0 && !trunk.starved.contains(&key) {
             trunk.starved.push(key);
         }
@@ -476,7 +441,7 @@ impl Router {
             self.touched.append(&mut trunk.starved);
         }
         let Going::Up(link) = &trunk.going else { return };
-        let interest = link.awaits(Interest { readable: true, writable: trunk.has_unsent() });
+        let interest = link.awaits(Interest { readable: true, writable: trunk.has_unsent() || trunk.is_full });
         if interest == trunk.interest {
             return;
         }
@@ -487,6 +452,11 @@ impl Router {
             tracing::error!(%error, "cannot watch a connection of the router");
         }
     }
+}
+
+/// Channels that a trunk may have at a time: over a line a rank has one for each node, and perhaps one more that it has given up.
+fn channels_max(trunk: &Trunk, node_count: u32) -> usize {
+    if trunk.is_line { TRUNK_CHANNELS_MAX.max(2 * node_count as usize) } else { TRUNK_CHANNELS_MAX }
 }
 
 /// Whether what a trunk has to send waits for no end of a turn.
