@@ -62,5 +62,5 @@ pub use refusals::Refusals;
 pub use routed::{Routed, RoutedOptions};
 pub use sim::Sim;
 pub use tcp::{Congestion, Interface, SocketBuffers, Tcp, TcpOptions};
-pub use traits::{Capabilities, Link, Listener, Netmod, Source};
+pub use traits::{Capabilities, Intake, Link, Listener, Netmod};
 pub use waker::Waker;

@@ -155,7 +155,7 @@ pub trait Netmod: Send + Sync {
 
     /// What brings in bytes for the links that this process has made by [`Netmod::connect`], on networks that bundle them: who sleeps on those sleeps on its
     /// descriptor as well. A link that is driven turns it by itself.
-    fn source(&self) -> Option<Arc<dyn Source>> {
+    fn intake(&self) -> Option<Arc<dyn Intake>> {
         None
     }
 
@@ -196,7 +196,7 @@ pub trait Netmod: Send + Sync {
 }
 
 /// What brings in bytes for many links of a process at once. Until somebody turns it their descriptors announce nothing of what it has.
-pub trait Source: Send + Sync {
+pub trait Intake: Send + Sync {
     /// Readable while a turn would bring something in.
     fn descriptor(&self) -> BorrowedFd<'_>;
 

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longarm_netmod::{Interest, Link, Source};
+use longarm_netmod::{Intake, Interest, Link};
 use longarm_proto::{NodeId, Reception, Session};
 
 use crate::error::LostHow;
@@ -22,8 +22,8 @@ pub trait Dial: Send + Sync {
         false
     }
 
-    /// What has to be turned before descriptors of connections announce what comes, where there is something like that by now.
-    fn source(&self) -> Option<Arc<dyn Source>> {
+    /// What has to be turned before descriptors of connections announce what comes: that of the network that is called, once it has one.
+    fn intake(&self) -> Option<Arc<dyn Intake>> {
         None
     }
 }

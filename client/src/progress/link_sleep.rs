@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use longarm_netmod::{Source, Waker};
+use longarm_netmod::{Intake, Waker};
 use longarm_shm::sync::{AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -62,20 +62,20 @@ pub(crate) struct Sleep<'a> {
     /// `None` where each thread can have a processor, and then it looks at all connections after each sleep, too.
     pub(crate) batch_nap: Option<&'a BatchNap>,
     /// What has to be turned before the descriptors announce what it brings.
-    pub(crate) source: Option<&'a dyn Source>,
+    pub(crate) intake: Option<&'a dyn Intake>,
 }
 
 /// Sleeps until the waker is rung, a connection has something to do, or the limit is over. With a batch nap a thread that waits for [`BATCH_MIN`] first
-/// calls or more sleeps for that instead, which those calls do not end, nor does the source, by which their answers may come.
+/// calls or more sleeps for that instead, which those calls do not end, nor does the intake, by which their answers may come.
 pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace, sleep: &Sleep<'_>) -> Woken {
     let (calls, others): (Vec<&Watched>, Vec<&Watched>) = watched.iter().partition(|watched| watched.is_first_call);
     let in_order: Vec<&Watched> = others.iter().chain(&calls).copied().collect();
     let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(in_order.iter().filter_map(|watched| watched.poll()));
-    // Who watches nothing leaves the source to those that do.
-    let source = sleep.source.filter(|_| events.len() > 1);
+    // Who watches nothing leaves the intake to those that do.
+    let intake = sleep.intake.filter(|_| events.len() > 1);
     let links_end = events.len();
-    events.extend(source.map(|source| PollFd::from_borrowed_fd(source.descriptor(), PollFlags::IN)));
+    events.extend(intake.map(|intake| PollFd::from_borrowed_fd(intake.descriptor(), PollFlags::IN)));
     pace.begin_trust();
     match sleep.batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
         Some(batch_nap) => {
@@ -86,8 +86,8 @@ pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace
             let nap = batch_nap.get().min(sleep.unseen_max / 4).min(limit);
             poll_for(&mut events[..ends], Some(nap));
             let is_ended = events[..ends].iter().any(is_ready);
-            if let Some(source) = source {
-                source.turn();
+            if let Some(intake) = intake {
+                intake.turn();
             }
             poll_for(&mut events, Some(Duration::ZERO));
             if !waits_by_clock && !is_ended {
@@ -98,10 +98,10 @@ pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace
         None => {
             // An interrupted sleep is a short one.
             poll_for(&mut events, sleep.limit);
-            if let Some(source) = source
+            if let Some(intake) = intake
                 && is_ready(&events[links_end])
             {
-                source.turn();
+                intake.turn();
                 poll_for(&mut events, Some(Duration::ZERO));
             }
         }
@@ -146,23 +146,23 @@ mod tests {
     use super::*;
 
     fn sleep(limit: Option<Duration>, batch_nap: Option<&BatchNap>) -> Sleep<'_> {
-        Sleep { limit, unseen_max: Duration::from_secs(5), batch_nap, source: None }
+        Sleep { limit, unseen_max: Duration::from_secs(5), batch_nap, intake: None }
     }
 
     /// Makes others ready when it is turned.
-    struct MockSource {
+    struct MockIntake {
         own: Waker,
         others: Vec<Arc<OwnedFd>>,
     }
 
-    impl MockSource {
-        fn of(others: &[&Watched]) -> MockSource {
+    impl MockIntake {
+        fn of(others: &[&Watched]) -> MockIntake {
             let others = others.iter().filter_map(|watched| watched.descriptor.clone()).collect();
-            MockSource { own: Waker::new().unwrap(), others }
+            MockIntake { own: Waker::new().unwrap(), others }
         }
     }
 
-    impl Source for MockSource {
+    impl Intake for MockIntake {
         fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
             self.own.descriptor()
         }
@@ -176,28 +176,28 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_brings_is_announced_by_the_connections_that_it_is_for() {
+    fn what_an_intake_brings_is_announced_by_the_connections_that_it_is_for() {
         let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
         let (silent, _silent) = watched(3, false);
         let (reached, _reached) = watched(5, false);
-        let source = MockSource::of(&[&reached]);
-        source.own.wake();
+        let intake = MockIntake::of(&[&reached]);
+        intake.own.wake();
         let nap = BatchNap::new();
-        let sleep = Sleep { source: Some(&source), ..sleep(None, Some(&nap)) };
+        let sleep = Sleep { intake: Some(&intake), ..sleep(None, Some(&nap)) };
         let woken = sleep_on_links(&mine, &[silent, reached], &mut pace, &sleep);
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(5)]));
     }
 
     #[test]
-    fn a_source_ends_no_sleep_for_many_first_calls_and_is_turned_behind_it() {
+    fn an_intake_ends_no_sleep_for_many_first_calls_and_is_turned_behind_it() {
         let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
         let (calls, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
-        let source = MockSource::of(&[&calls[1], &calls[2], &calls[4]]);
-        source.own.wake();
+        let intake = MockIntake::of(&[&calls[1], &calls[2], &calls[4]]);
+        intake.own.wake();
         let nap = BatchNap::new();
         let (first, began) = (nap.get(), Instant::now());
-        let sleep = Sleep { source: Some(&source), ..sleep(None, Some(&nap)) };
+        let sleep = Sleep { intake: Some(&intake), ..sleep(None, Some(&nap)) };
         assert!(sleep_on_links(&mine, &calls, &mut pace, &sleep).is_announced);
         assert!(began.elapsed() >= first, "it slept although something had come");
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(1), NodeId(2), NodeId(4)]));

@@ -195,7 +195,7 @@ impl Pace {
     /// After the sleep: whether it looks only at what those announce. Now and then it looks at all: what is silent for too long announces nothing, nor
     /// does a call whose time is up.
     pub(crate) fn trusts(&mut self, unseen_max: Duration) -> bool {
-        // What is looked at after a sleep as long as that is still seen in time.
+        // With the longest sleep for first calls, a quarter (`link_sleep`), everything is looked at in time; other sleeps are as long as that time at most.
         let trusted_max = (unseen_max / 4 * 3).min(TRUSTED_MAX);
         let trusts = self.trusts_since.is_some_and(|since| since.elapsed() < trusted_max);
         if !trusts {

@@ -18,7 +18,7 @@ use crate::endpoint::{Driven, Endpoint};
 const CORK_TIME: Duration = Duration::from_micros(50);
 /// How often what was sent and not acknowledged is looked after, at least, where there are processors for it.
 const TEND_MS: u64 = 40;
-/// The same where threads outnumber processors.
+/// The same where threads outnumber processors, at most: for how long nobody may look at a connection is mostly shorter.
 const TEND_SHARED_MS: u64 = 1000;
 /// Looks in vain after which the helper sleeps for good.
 const IDLE_LOOKS: u32 = 25;
@@ -270,8 +270,8 @@ fn sleep(progress: &Progress, idle: bool, tends: bool, pace: &mut Pace) -> bool 
     let waker = progress.helper.waker.get().expect("whoever has started this thread has made it");
     // A thread that watches nothing is told of nothing, and looks at all when it wakes.
     let batch_nap = progress.batch_nap().filter(|_| !idle);
-    let source = progress.dial.source();
-    let sleep = Sleep { limit, unseen_max: progress.unseen_max(), batch_nap, source: source.as_deref() };
+    let intake = progress.dial.intake();
+    let sleep = Sleep { limit, unseen_max: progress.unseen_max(), batch_nap, intake: intake.as_deref() };
     let woken = sleep_on_links(waker, &watched, pace, &sleep);
     if woken.is_rung {
         waker.clear();

@@ -246,8 +246,8 @@ impl Client {
                 // Mail notifies an eventcount in memory, which wakes nobody here: who has none to expect sleeps for good.
                 let naps = self.local.layout.rank_count() > 1;
                 let nap = naps.then(|| pace.nap_on_links(&watched, unseen_max));
-                let (batch_nap, source) = (self.progress.batch_nap(), self.progress.dial.source());
-                let sleep = Sleep { limit: nap, unseen_max, batch_nap, source: source.as_deref() };
+                let (batch_nap, intake) = (self.progress.batch_nap(), self.progress.dial.intake());
+                let sleep = Sleep { limit: nap, unseen_max, batch_nap, intake: intake.as_deref() };
                 rung = sleep_on_links(&waker, &watched, pace, &sleep).is_rung;
             } else {
                 std::thread::yield_now();

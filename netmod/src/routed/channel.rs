@@ -1,4 +1,4 @@
-//! One rank's stream through a trunk, as the router has it.
+//! One rank's stream through a trunk or over a line, as a router has it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct Channel {
     /// `None` once nothing goes over it any more.
     pub(super) trunk: Option<TrunkKey>,
     pub(super) number: ChannelNumber,
-    /// The other router has it too.
+    /// Data may go over it: the other end has it.
     pub(super) is_open: bool,
     /// How much the other side has room for.
     pub(super) may_send: Credit,

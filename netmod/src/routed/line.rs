@@ -14,6 +14,8 @@ use crate::link_error::{LinkError, moved};
 use crate::own_user::is_of_own_user;
 use crate::traits::Link;
 
+/// What a rank calls its line, where routers have the address of a node.
+pub(super) const LINE: &str = "";
 /// Bytes of the longest address.
 const ADDRESS_BYTES_MAX: usize = 255;
 const LENGTH_BYTES: usize = 2;
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_channel_leads_nowhere_is_told_as_far_as_it_matters() {
+    fn a_failure_comes_back_as_its_error_and_any_other_error_as_a_reset() {
         for error in [LinkError::Refused, LinkError::TimedOut, LinkError::BadAddress, LinkError::Reset] {
             assert_eq!(error_of(failure_of(error)), error);
         }

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use crate::direct::NoDeviceRmw;
 use crate::link_error::LinkError;
 use crate::poller::Poller;
-use crate::traits::{Capabilities, Link, Listener, Netmod, Source};
+use crate::traits::{Capabilities, Intake, Link, Listener, Netmod};
 use address::parse_address;
 pub use options::RoutedOptions;
 use router::Router;
@@ -55,7 +55,7 @@ struct Line {
     poller: Arc<Poller>,
 }
 
-impl Source for Line {
+impl Intake for Line {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
@@ -123,8 +123,8 @@ impl Netmod for Routed {
         }
     }
 
-    fn source(&self) -> Option<Arc<dyn Source>> {
-        self.line.get().map(|line| Arc::clone(line) as Arc<dyn Source>)
+    fn intake(&self) -> Option<Arc<dyn Intake>> {
+        self.line.get().map(|line| Arc::clone(line) as Arc<dyn Intake>)
     }
 }
 

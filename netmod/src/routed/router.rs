@@ -1,5 +1,7 @@
 //! The router of a node: passes bytes between the ranks of this node, its server, and the routers of other nodes.
 //!
+//! A rank without one of its own has a small one, whose only trunk is the rank's line to that of its node.
+//!
 //! It never blocks. The thread that drives it holds its lock for the time of one turn: the server's thread when a descriptor is ready, and a
 //! thread of the same process that sends or receives over one of its channels.
 
@@ -89,7 +91,8 @@ enum Arrived {
 /// See the module.
 pub(super) struct Router {
     options: Arc<RoutedOptions>,
-    address: String,
+    /// `None` at a rank that has no more than its line.
+    address: Option<String>,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
     waker: Waker,
@@ -102,8 +105,9 @@ pub(super) struct Router {
     entrance: Entrance,
     /// Where the ranks of this node come. `None` once nobody is taken in any more, and where ranks do not come.
     lines: Option<OwnedFd>,
+    /// And lines.
     trunks: Table<Trunks, Trunk>,
-    /// The trunks that we called, by address.
+    /// The trunks that we called, by address; the line of this rank stands under [`LINE`].
     called: HashMap<String, TrunkKey>,
     channels: Table<Channels, Channel>,
     arrived: VecDeque<Arrived>,
@@ -145,8 +149,7 @@ impl Router {
         listener: Option<Box<dyn Listener>>,
         lines: Option<OwnedFd>,
     ) -> Result<(Router, Arc<Poller>), LinkError> {
-        let address =
-            listener.as_ref().map_or(String::new(), |listener| address(options.identity.node, listener.address()));
+        let address = listener.as_ref().map(|listener| address(options.identity.node, listener.address()));
         let poller = Arc::new(Poller::new()?);
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
@@ -218,8 +221,9 @@ impl Router {
         ours.for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
     }
 
+    /// Where other nodes reach it. Empty at a rank that has no more than its line.
     pub(super) fn address(&self) -> &str {
-        &self.address
+        self.address.as_deref().unwrap_or_default()
     }
 
     /// Nobody is taken in any more. What is open goes on.
@@ -344,11 +348,11 @@ impl Router {
 
     /// Ends a channel from this side.
     fn close(&mut self, key: ChannelKey) {
-        self.leave(key, TrunkRecord::Close);
+        self.close_with(key, TrunkRecord::Close);
     }
 
     /// Says that a channel is over, and forgets it.
-    fn leave(&mut self, key: ChannelKey, last: TrunkRecord) {
+    fn close_with(&mut self, key: ChannelKey, last: TrunkRecord) {
         let Some(channel) = self.channels.try_remove(key) else { return };
         self.touched.retain(|touched| *touched != key);
         if let End::Relay(Relay { other: Some(other), .. }) = channel.end {
@@ -382,7 +386,8 @@ impl Router {
         }
         match why {
             Ended::Violation(_) => {
-                tracing::warn!(node = self.options.identity.node.0, "the trunk to {} is ended: {why}", trunk.name())
+                let what = if trunk.is_line { "line" } else { "trunk" };
+                tracing::warn!(node = self.options.identity.node.0, "the {what} to {} is ended: {why}", trunk.name())
             }
             _ if trunk.is_line => tracing::debug!(node = self.options.identity.node.0, "{}: {why}", trunk.name()),
             _ => {
@@ -421,7 +426,7 @@ impl Router {
         self.channels.remove(key);
         self.touched.retain(|touched| *touched != key);
         match other {
-            Some(rank) if !is_open => self.leave(rank, TrunkRecord::Failed(line::failure_of(error))),
+            Some(other) if !is_open => self.close_with(other, TrunkRecord::Failed(line::failure_of(error))),
             Some(other) => self.lose_other(other),
             None => {}
         }

@@ -10,7 +10,7 @@ use longarm_proto::{
     TrunkViolation,
 };
 
-use super::line::SocketLink;
+use super::line::{LINE, SocketLink};
 use super::table::ChannelKey;
 use crate::calls::Call;
 use crate::interest::Interest;
@@ -56,7 +56,7 @@ pub(super) struct Trunk {
     pub(super) is_corked: bool,
     /// Of a rank's own line: it took less than it was offered, and nothing has said since that it takes more.
     pub(super) is_full: bool,
-    /// The data that was begun and did not go out whole, there.
+    /// Of a rank's own line: data that was begun and did not go out whole.
     begun: Option<Begun>,
     /// The channel whose owner has found nothing when it looked last, and how many others have not looked since.
     looked_in_vain: Option<(ChannelKey, usize)>,
@@ -178,7 +178,7 @@ impl Trunk {
 
     /// The line of a rank of this node, which is there already. `is_ours`: the rank is this one.
     pub(super) fn line(link: SocketLink, is_ours: bool, node: NodeId) -> Trunk {
-        let address = is_ours.then(String::new);
+        let address = is_ours.then(|| LINE.to_owned());
         Trunk { is_line: true, ..Trunk::new(Going::Up(Box::new(link)), address, node) }
     }
 
@@ -324,6 +324,9 @@ impl Trunk {
         whole.extend_from_slice(regions);
         let sent = link.send(&whole)?;
         self.is_full = sent < begun.head.len() + offered;
+        if sent == 0 && begun.head.len() == TRUNK_HEADER_BYTES {
+            return Ok(0); // Nothing has begun.
+        }
         let data_sent = sent.saturating_sub(begun.head.len());
         begun.head.drain(..sent.min(begun.head.len()));
         begun.data_bytes -= data_sent;
@@ -335,21 +338,18 @@ impl Trunk {
         Ok(data_sent)
     }
 
-    /// Sends what the link takes. True if anything moved.
-    pub(super) fn flush(&mut self) -> Result<bool, LinkError> {
+    /// Sends what the link takes.
+    pub(super) fn flush(&mut self) -> Result<(), LinkError> {
         if self.begun.is_some() {
-            return Ok(false);
+            return Ok(());
         }
-        let Going::Up(link) = &mut self.going else { return Ok(false) };
-        let before = self.sent;
-        let mut moved = false;
+        let Going::Up(link) = &mut self.going else { return Ok(()) };
         while self.sent < self.outgoing.len() {
             match link.send(&[Region::from_slice(&self.outgoing[self.sent..])])? {
                 0 => break,
                 bytes => self.sent += bytes,
             }
         }
-        moved |= self.sent > before;
         if self.sent == self.outgoing.len() {
             self.outgoing.clear();
             self.sent = 0;
@@ -357,7 +357,7 @@ impl Trunk {
             self.outgoing.drain(..self.sent);
             self.sent = 0;
         }
-        Ok(moved)
+        Ok(())
     }
 
     /// Brings bytes in.
@@ -477,6 +477,20 @@ mod tests {
         silence.end(60_000);
         silence.begin(100_000);
         assert!(!silence.is_over(100_000 + max_ms - 1, max_ms) && silence.is_over(100_000 + max_ms, max_ms));
+    }
+
+    #[test]
+    fn of_channels_whose_owner_looks_at_all_in_turn_one_looks_at_the_line() {
+        let (link, _other) = crate::routed::line::pair("a line").unwrap();
+        let mut line = Trunk::line(link, true, NodeId(0));
+        line.channels.extend((0..3).map(|number| (ChannelNumber(number), ChannelKey::of_token(number.into()))));
+        let mut look = |key| line.is_worth_a_look_of(ChannelKey::of_token(key));
+        for _ in 0..2 {
+            assert_eq!([0, 1, 2].map(&mut look), [true, false, false]);
+        }
+        assert_eq!([1; 4].map(&mut look), [false, true, true, true], "who looks at one alone looks each time, soon");
+        line.looked_in_vain = None;
+        assert!(line.is_worth_a_look_of(ChannelKey::of_token(2)), "something has come");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm_client::{Dial, DialStep, Dialing, LostHow, Time};
 use longarm_control::messages::NodeCard;
-use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, Interest, LinkError, Source};
+use longarm_netmod::{Call, CallerStep, Calls, DialError, Guest, Intake, Interest, LinkError};
 use longarm_proto::{Identity, NodeId, Secret, Session};
 
 use super::addresses;
@@ -82,8 +82,8 @@ impl Dial for Dialer {
         self.calls.netmod().capabilities().remote_memory
     }
 
-    fn source(&self) -> Option<Arc<dyn Source>> {
-        self.calls.netmod().source()
+    fn intake(&self) -> Option<Arc<dyn Intake>> {
+        self.calls.netmod().intake()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::interest::Interest;
 use crate::link_error::LinkError;
 use crate::routed::address::parse_address;
 use crate::routed::channel::{Channel, Here};
-use crate::routed::line::{self, SocketLink};
+use crate::routed::line::{self, LINE, SocketLink};
 use crate::routed::table::{ChannelKey, TrunkKey};
 use crate::routed::trunk::Silence;
 use crate::traits::Link;
@@ -22,8 +22,6 @@ use crate::traits::Link;
 const TRUNK_SESSION: u64 = u64::MAX;
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
 const CALL_MS_MAX: u64 = 3000;
-/// What a rank calls its line, where routers have the address of a node.
-const LINE: &str = "";
 
 impl Router {
     /// A channel of this process to an address.
@@ -33,7 +31,7 @@ impl Router {
 
     /// Whether it is the end of a rank's line.
     fn is_of_rank(&self) -> bool {
-        self.address.is_empty()
+        self.address.is_none()
     }
 
     /// The same over the line of this rank, whose other end passes it on.
@@ -246,11 +244,11 @@ impl Router {
         let address = match line::address_in(said) {
             Ok(None) => return,
             Ok(Some(address)) => address.to_owned(),
-            Err(error) => return self.leave(key, TrunkRecord::Failed(line::failure_of(error))),
+            Err(error) => return self.close_with(key, TrunkRecord::Failed(line::failure_of(error))),
         };
         let said_bytes = said.len();
         self.passed(key, said_bytes);
-        if address == self.address {
+        if self.address.as_ref() == Some(&address) {
             return self.decide_here(key);
         }
         match self.begin(&address, End::Relay(Relay::of(key))) {
@@ -260,14 +258,14 @@ impl Router {
                     channel.end = End::Relay(Relay::of(other));
                 }
             }
-            Err(error) => self.leave(key, TrunkRecord::Failed(line::failure_of(error))),
+            Err(error) => self.close_with(key, TrunkRecord::Failed(line::failure_of(error))),
         }
     }
 
     /// It leads to the server here.
     fn decide_here(&mut self, key: ChannelKey) {
         if !self.entrance.is_open() {
-            return self.leave(key, TrunkRecord::Failed(line::failure_of(LinkError::Refused)));
+            return self.close_with(key, TrunkRecord::Failed(line::failure_of(LinkError::Refused)));
         }
         let (here, beacon) = Here::new();
         self.channels[key].end = End::Here(here);
@@ -301,12 +299,8 @@ impl Router {
     pub(super) fn opened(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
         channel.is_open = true;
-        let rank = match &channel.end {
-            End::Relay(relay) => relay.other,
-            _ => None,
-        };
-        if let Some(rank) = rank {
-            self.say_opened(rank);
+        if let End::Relay(Relay { other: Some(other), .. }) = channel.end {
+            self.say_opened(other);
         }
         self.touched.push(key);
     }

@@ -333,7 +333,7 @@ impl Router {
     /// Hands data on that has come for a channel.
     fn deliver(&mut self, trunk_key: TrunkKey, key: ChannelKey, bytes: Range<usize>) {
         let bytes = self.trunks[trunk_key].incoming(bytes);
-        let heir = match &mut self.channels[key].end {
+        let receiver = match &mut self.channels[key].end {
             End::Here(here) => {
                 here.input.push(bytes);
                 key
@@ -351,8 +351,8 @@ impl Router {
                 other
             }
         };
-        if self.touched.last() != Some(&heir) {
-            self.touched.push(heir);
+        if self.touched.last() != Some(&receiver) {
+            self.touched.push(receiver);
         }
     }
 

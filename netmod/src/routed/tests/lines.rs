@@ -61,7 +61,7 @@ fn fill(link: &mut dyn Link, seed: usize, sent: &mut usize) {
 }
 
 #[test]
-fn a_rank_has_one_line_for_all_that_it_calls() {
+fn a_rank_has_one_line_for_all_that_it_calls_which_is_forgotten_when_it_has_gone() {
     let mut nodes = Nodes::new();
     let rank = Routed::new(nodes.here.clone());
     let links: Vec<_> = (0..5).map(|_| nodes.reach(&rank)).collect();
