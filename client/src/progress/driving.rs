@@ -165,9 +165,12 @@ impl Progress {
     /// does it where time is real.
     pub(crate) fn tend(&self) -> bool {
         let mut tended = false;
-        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_up() && endpoint.is_unacknowledged()) {
+        for endpoint in self.occupied_endpoints().filter(|endpoint| endpoint.is_unacknowledged()) {
             tended = true;
-            self.note_driven(endpoint, endpoint.tend());
+            // Calls are made by whoever drives. Hundreds of helpers that looked after them as well would keep the processors from who is to answer.
+            if endpoint.is_up() {
+                self.note_driven(endpoint, endpoint.tend());
+            }
         }
         // Not those who have just begun to wait: thousands may wait for the same node, and their questions would keep its server busy.
         let waits = self.waits.seen_for(self.endpoint_options.silence_ms / 4, self.time.now_ms());

@@ -10,7 +10,7 @@ use longarm_netmod::{Intake, Waker};
 use longarm_shm::sync::{AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::pace::Pace;
+use super::pace::{Countdown, Pace};
 use super::watched::{Announced, Watched};
 
 /// First calls that a thread waits for together, at least: for fewer it wakes one by one.
@@ -66,52 +66,71 @@ pub(crate) struct Sleep<'a> {
 }
 
 /// Sleeps until the waker is rung, a connection has something to do, or the limit is over. With a batch nap a thread that waits for [`BATCH_MIN`] first
-/// calls or more sleeps for that instead, which those calls do not end, nor does the intake, by which their answers may come.
+/// calls or more sleeps for that instead, which those calls do not end.
 pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace, sleep: &Sleep<'_>) -> Woken {
     let (calls, others): (Vec<&Watched>, Vec<&Watched>) = watched.iter().partition(|watched| watched.is_first_call);
     let in_order: Vec<&Watched> = others.iter().chain(&calls).copied().collect();
-    let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
-    events.extend(in_order.iter().filter_map(|watched| watched.poll()));
     // Who watches nothing leaves the intake to those that do.
-    let intake = sleep.intake.filter(|_| events.len() > 1);
-    let links_end = events.len();
+    let intake = sleep.intake.filter(|_| in_order.iter().any(|watched| watched.descriptor.is_some()));
+    let mut events = vec![PollFd::from_borrowed_fd(waker.descriptor(), PollFlags::IN)];
     events.extend(intake.map(|intake| PollFd::from_borrowed_fd(intake.descriptor(), PollFlags::IN)));
+    let links = events.len();
+    events.extend(in_order.iter().filter_map(|watched| watched.poll()));
     pace.begin_trust();
-    match sleep.batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
+    let was_turned = match sleep.batch_nap.filter(|_| calls.len() >= BATCH_MIN) {
         Some(batch_nap) => {
-            let ends = 1 + others.iter().filter(|watched| watched.descriptor.is_some()).count();
+            let others_end = links + others.iter().filter(|watched| watched.descriptor.is_some()).count();
+            // What comes for calls ends nothing, so the intake does not either where there is nothing else.
+            let ends = if others_end > links { others_end } else { 1 };
             // Others that no descriptor announces are not to wait for calls.
             let waits_by_clock = others.iter().any(|watched| watched.is_looked_at_by_clock());
             let limit = sleep.limit.filter(|_| waits_by_clock).unwrap_or(Duration::MAX);
             let nap = batch_nap.get().min(sleep.unseen_max / 4).min(limit);
-            poll_for(&mut events[..ends], Some(nap));
-            let is_ended = events[..ends].iter().any(is_ready);
+            sleep_turning(&mut events[..ends], links, intake, Some(nap));
+            let is_ended = is_ready(&events[0]) || events[links..others_end].iter().any(is_ready);
             if let Some(intake) = intake {
                 intake.turn();
             }
             poll_for(&mut events, Some(Duration::ZERO));
             if !waits_by_clock && !is_ended {
-                let answered = events[ends..links_end].iter().filter(|event| is_ready(event)).count();
+                let answered = events[others_end..].iter().filter(|event| is_ready(event)).count();
                 batch_nap.note(answered, calls.len());
             }
+            false
         }
         None => {
-            // An interrupted sleep is a short one.
             poll_for(&mut events, sleep.limit);
-            if let Some(intake) = intake
-                && is_ready(&events[links_end])
-            {
-                intake.turn();
-                poll_for(&mut events, Some(Duration::ZERO));
-            }
+            turn_if_ready(&mut events, links, intake)
         }
-    }
-    events.truncate(links_end);
+    };
     pace.announced = match sleep.batch_nap.is_some() && pace.trusts(sleep.unseen_max) {
-        true => Announced::These(ready(&in_order, &events[1..]).map(|watched| watched.node).collect()),
+        true => Announced::These(ready(&in_order, &events[links..]).map(|watched| watched.node).collect()),
         false => Announced::Anything,
     };
-    Woken { is_rung: is_ready(&events[0]), is_announced: events.iter().any(is_ready) }
+    let is_announced = was_turned || is_ready(&events[0]) || events[links..].iter().any(is_ready);
+    Woken { is_rung: is_ready(&events[0]), is_announced }
+}
+
+/// Sleeps for so long, unless one of these ends it, and turns the intake meanwhile, which ends nothing by itself. The intake, if there is one, stands before
+/// the links.
+fn sleep_turning(events: &mut [PollFd<'_>], links: usize, intake: Option<&dyn Intake>, limit: Option<Duration>) {
+    let countdown = Countdown::new(limit);
+    loop {
+        // An interrupted sleep is a short one.
+        poll_for(events, countdown.left());
+        let is_ended = |events: &[PollFd<'_>]| is_ready(&events[0]) || events.iter().skip(links).any(is_ready);
+        if is_ended(events) || !turn_if_ready(events, links, intake) || is_ended(events) {
+            return;
+        }
+    }
+}
+
+/// Turns the intake if it has something, and asks which links announce something then.
+fn turn_if_ready(events: &mut [PollFd<'_>], links: usize, intake: Option<&dyn Intake>) -> bool {
+    let Some(intake) = intake.filter(|_| events.len() >= links && is_ready(&events[links - 1])) else { return false };
+    intake.turn();
+    poll_for(events, Some(Duration::ZERO));
+    true
 }
 
 fn is_ready(event: &PollFd<'_>) -> bool {
@@ -187,6 +206,21 @@ mod tests {
         let woken = sleep_on_links(&mine, &[silent, reached], &mut pace, &sleep);
         assert!(woken.is_announced && !woken.is_rung);
         assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(5)]));
+    }
+
+    #[test]
+    fn what_an_intake_brings_for_a_connection_ends_a_sleep_for_many_first_calls() {
+        let (mine, mut pace) = (Waker::new().unwrap(), Pace::new(0));
+        let (mut all, _wakers): (Vec<Watched>, Vec<Waker>) = (0..6).map(|node| watched(node, true)).unzip();
+        let (connected, _waker) = watched(9, false);
+        let intake = MockIntake::of(&[&connected]);
+        intake.own.wake();
+        all.push(connected);
+        let nap = BatchNap(AtomicU32::new(u32::MAX)); // More than an hour.
+        let unseen_max = Duration::from_secs(100_000);
+        let sleep = Sleep { intake: Some(&intake), unseen_max, ..sleep(None, Some(&nap)) };
+        assert!(sleep_on_links(&mine, &all, &mut pace, &sleep).is_announced);
+        assert_eq!(pace.announced.take(), Announced::These(vec![NodeId(9)]));
     }
 
     #[test]

@@ -114,6 +114,23 @@ impl Moment {
     }
 }
 
+/// What is left of a sleep that is interrupted again and again.
+pub(crate) struct Countdown {
+    began: Instant,
+    limit: Option<Duration>,
+}
+
+impl Countdown {
+    pub(crate) fn new(limit: Option<Duration>) -> Countdown {
+        Countdown { began: Instant::now(), limit }
+    }
+
+    /// `None`: as long as it takes.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_sub(self.began.elapsed()))
+    }
+}
+
 /// How long a thread looks at a word that another rank of the node writes for it, and at nothing else.
 pub(crate) struct Looking {
     looks: u32,

@@ -58,8 +58,8 @@ pub(super) struct Trunk {
     pub(super) is_full: bool,
     /// Of a rank's own line: data that was begun and did not go out whole.
     begun: Option<Begun>,
-    /// The channel whose owner has found nothing when it looked last, and how many others have not looked since.
-    looked_in_vain: Option<(ChannelKey, usize)>,
+    /// The last look that has found nothing.
+    looked_in_vain: Option<VainLook>,
     outgoing: Vec<u8>,
     sent: usize,
     incoming: Box<[u8]>,
@@ -68,6 +68,18 @@ pub(super) struct Trunk {
     /// The channel whose data comes next, and how much of it.
     data: Option<(ChannelNumber, usize)>,
 }
+
+/// A look at a line that has found nothing.
+struct VainLook {
+    /// Whose owner has looked.
+    key: ChannelKey,
+    at_ms: u64,
+    /// Others that have not looked since.
+    skipped: usize,
+}
+
+/// After so long everybody looks again.
+const LOOK_AGAIN_MS: u64 = 10;
 
 /// A record of data, of which nothing but the rest may go out next.
 struct Begun {
@@ -208,9 +220,9 @@ impl Trunk {
         self.is_line && self.is_ours()
     }
 
-    /// Whether what channels say waits to be sent.
-    pub(super) fn has_unsent(&self) -> bool {
-        !self.outgoing.is_empty()
+    /// Whether something waits that could be sent if the link took more. Behind data that was begun, the rest of which its channel's owner has, nothing could.
+    pub(super) fn wants_write(&self) -> bool {
+        self.is_full || (self.begun.is_none() && !self.outgoing.is_empty())
     }
 
     /// How much data of this channel is left of a record that did not go out whole, if there is one.
@@ -220,18 +232,17 @@ impl Trunk {
 
     /// Whether the owner of a channel, who has found nothing there, looks for more. Who looks at many channels one after the other finds as little behind the
     /// second as behind the first one.
-    pub(super) fn is_worth_a_look_of(&mut self, key: ChannelKey) -> bool {
-        let channel_count = self.channels.len();
-        match &mut self.looked_in_vain {
-            Some((looker, skipped)) if *looker != key && *skipped < channel_count => {
-                *skipped += 1;
-                false
-            }
-            _ => {
-                self.looked_in_vain = Some((key, 0));
-                true
-            }
+    pub(super) fn is_worth_a_look_of(&mut self, key: ChannelKey, now_ms: u64) -> bool {
+        if let Some(look) = &mut self.looked_in_vain
+            && look.key != key
+            && look.skipped < self.channels.len()
+            && now_ms < look.at_ms + LOOK_AGAIN_MS
+        {
+            look.skipped += 1;
+            return false;
         }
+        self.looked_in_vain = Some(VainLook { key, at_ms: now_ms, skipped: 0 });
+        true
     }
 
     /// Whether another channel is in the middle of a record.
@@ -484,13 +495,14 @@ mod tests {
         let (link, _other) = crate::routed::line::pair("a line").unwrap();
         let mut line = Trunk::line(link, true, NodeId(0));
         line.channels.extend((0..3).map(|number| (ChannelNumber(number), ChannelKey::of_token(number.into()))));
-        let mut look = |key| line.is_worth_a_look_of(ChannelKey::of_token(key));
+        let mut look = |key| line.is_worth_a_look_of(ChannelKey::of_token(key), 5);
         for _ in 0..2 {
             assert_eq!([0, 1, 2].map(&mut look), [true, false, false]);
         }
         assert_eq!([1; 4].map(&mut look), [false, true, true, true], "who looks at one alone looks each time, soon");
+        assert!(line.is_worth_a_look_of(ChannelKey::of_token(2), 5 + LOOK_AGAIN_MS), "that was long ago");
         line.looked_in_vain = None;
-        assert!(line.is_worth_a_look_of(ChannelKey::of_token(2)), "something has come");
+        assert!(line.is_worth_a_look_of(ChannelKey::of_token(1), 5 + LOOK_AGAIN_MS), "something has come");
     }
 
     #[test]

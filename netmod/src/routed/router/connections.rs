@@ -69,6 +69,11 @@ impl Router {
     /// A channel to an address, over the trunk there, which is called if there is none.
     pub(super) fn begin(&mut self, address: &str, end: End) -> Result<ChannelKey, LinkError> {
         let trunk_key = self.trunk_to(address)?;
+        if let End::Relay(Relay { other: Some(other), .. }) = &end
+            && self.channels.get(*other).is_none()
+        {
+            return Err(LinkError::Reset); // Another trunk has ended for that, and the rank's line with it.
+        }
         let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
         trunk.last_channel.0 += 1;
@@ -279,7 +284,8 @@ impl Router {
         trunk.last_channel = channel;
         if !self.entrance.is_open() {
             // Nobody takes it in any more.
-            trunk.say(channel, TrunkRecord::Close);
+            let refused = TrunkRecord::Failed(line::failure_of(LinkError::Refused));
+            trunk.say(channel, if trunk.is_line { refused } else { TrunkRecord::Close });
             return;
         }
         if trunk.is_line {

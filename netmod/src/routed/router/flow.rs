@@ -148,9 +148,10 @@ impl Router {
     /// only where few share it: each of many would look for all of them, and what comes is announced.
     fn is_worth_a_look(&mut self, key: ChannelKey) -> bool {
         let Some(trunk_key) = self.channels[key].trunk else { return false };
+        let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
         if trunk.is_own_line() {
-            return trunk.is_worth_a_look_of(key);
+            return trunk.is_worth_a_look_of(key, now_ms);
         }
         trunk.is_ours() || trunk.channels.len() <= LOOKED_AT_MAX
     }
@@ -441,7 +442,7 @@ impl Router {
             self.touched.append(&mut trunk.starved);
         }
         let Going::Up(link) = &trunk.going else { return };
-        let interest = link.awaits(Interest { readable: true, writable: trunk.has_unsent() || trunk.is_full });
+        let interest = link.awaits(Interest { readable: true, writable: trunk.wants_write() });
         if interest == trunk.interest {
             return;
         }
