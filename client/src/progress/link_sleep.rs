@@ -86,7 +86,7 @@ pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace
             let waits_by_clock = others.iter().any(|watched| watched.is_looked_at_by_clock());
             let limit = sleep.limit.filter(|_| waits_by_clock).unwrap_or(Duration::MAX);
             let nap = batch_nap.get().min(sleep.unseen_max / 4).min(limit);
-            sleep_turning(&mut events[..ends], links, intake, Some(nap));
+            sleep_turning(&mut events[..ends], links, intake, nap);
             let is_ended = is_ready(&events[0]) || events[links..others_end].iter().any(is_ready);
             if let Some(intake) = intake {
                 intake.turn();
@@ -113,11 +113,11 @@ pub(crate) fn sleep_on_links(waker: &Waker, watched: &[Watched], pace: &mut Pace
 
 /// Sleeps for so long, unless one of these ends it, and turns the intake meanwhile, which ends nothing by itself. The intake, if there is one, stands before
 /// the links.
-fn sleep_turning(events: &mut [PollFd<'_>], links: usize, intake: Option<&dyn Intake>, limit: Option<Duration>) {
+fn sleep_turning(events: &mut [PollFd<'_>], links: usize, intake: Option<&dyn Intake>, limit: Duration) {
     let countdown = Countdown::new(limit);
     loop {
         // An interrupted sleep is a short one.
-        poll_for(events, countdown.left());
+        poll_for(events, Some(countdown.left()));
         let is_ended = |events: &[PollFd<'_>]| is_ready(&events[0]) || events.iter().skip(links).any(is_ready);
         if is_ended(events) || !turn_if_ready(events, links, intake) || is_ended(events) {
             return;

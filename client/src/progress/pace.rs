@@ -117,17 +117,16 @@ impl Moment {
 /// What is left of a sleep that is interrupted again and again.
 pub(crate) struct Countdown {
     began: Instant,
-    limit: Option<Duration>,
+    limit: Duration,
 }
 
 impl Countdown {
-    pub(crate) fn new(limit: Option<Duration>) -> Countdown {
+    pub(crate) fn new(limit: Duration) -> Countdown {
         Countdown { began: Instant::now(), limit }
     }
 
-    /// `None`: as long as it takes.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        self.limit.map(|limit| limit.saturating_sub(self.began.elapsed()))
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.began.elapsed())
     }
 }
 

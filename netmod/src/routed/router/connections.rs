@@ -38,26 +38,28 @@ impl Router {
     fn begin_over_line(&mut self, address: &str, here: Here) -> Result<ChannelKey, LinkError> {
         let destination = line::destination_of(address)?;
         let line_key = self.own_line()?;
-        let line = &mut self.trunks[line_key];
-        line.last_channel.0 += 1;
-        let mut channel = Channel::new(line_key, line.last_channel, false, End::Here(here));
+        let key = self.open_channel(line_key, End::Here(here));
+        let channel = &mut self.channels[key];
         let taken = channel.may_send.take_up_to(destination.len() as u64);
         debug_assert_eq!(taken, destination.len() as u64, "a new channel has room for an address");
-        line.say(line.last_channel, TrunkRecord::Open);
-        line.keep_data(line.last_channel, &[Region::from_slice(&destination)]);
-        let number = line.last_channel;
-        let key = self.channels.insert(channel);
-        self.trunks[line_key].channels.insert(number, key);
+        self.trunks[line_key].keep_data(channel.number, &[Region::from_slice(&destination)]);
         self.send_out(line_key);
         Ok(key)
     }
 
+    /// A channel with the next number, which its trunk is to open with what is sent next.
+    fn open_channel(&mut self, trunk_key: TrunkKey, end: End) -> ChannelKey {
+        let trunk = &mut self.trunks[trunk_key];
+        trunk.last_channel.0 += 1;
+        let key = self.channels.insert(Channel::new(trunk_key, trunk.last_channel, false, end));
+        trunk.channels.insert(trunk.last_channel, key);
+        trunk.say(trunk.last_channel, TrunkRecord::Open);
+        key
+    }
+
     fn own_line(&mut self) -> Result<TrunkKey, LinkError> {
-        if let Some(line_key) = self.called.get(LINE).copied() {
-            if self.trunks[line_key].last_channel < ChannelNumber(u32::MAX) {
-                return Ok(line_key);
-            }
-            self.end_trunk(line_key, &Ended::UsedUp);
+        if let Some(line_key) = self.called_before(LINE) {
+            return Ok(line_key);
         }
         let link = SocketLink::connect(&self.options.socket_name)?;
         let line_key = self.trunks.insert(Trunk::line(link, true, self.options.identity.node));
@@ -74,12 +76,9 @@ impl Router {
         {
             return Err(LinkError::Reset); // Another trunk has ended for that, and the rank's line with it.
         }
+        let key = self.open_channel(trunk_key, end);
         let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
-        trunk.last_channel.0 += 1;
-        let key = self.channels.insert(Channel::new(trunk_key, trunk.last_channel, false, end));
-        trunk.channels.insert(trunk.last_channel, key);
-        trunk.say(trunk.last_channel, TrunkRecord::Open);
         if let Going::Up(_) = trunk.going {
             trunk.silence.begin(now_ms);
         }
@@ -90,13 +89,20 @@ impl Router {
 
     /// The trunk to an address. One whose numbers are used up is called anew.
     fn trunk_to(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
-        if let Some(trunk_key) = self.called.get(address).copied() {
-            if self.trunks[trunk_key].last_channel < ChannelNumber(u32::MAX) {
-                return Ok(trunk_key);
-            }
-            self.end_trunk(trunk_key, &Ended::UsedUp);
+        match self.called_before(address) {
+            Some(trunk_key) => Ok(trunk_key),
+            None => self.call(address),
         }
-        self.call(address)
+    }
+
+    /// The trunk that was called by this address, if it has numbers left; else that is over.
+    fn called_before(&mut self, address: &str) -> Option<TrunkKey> {
+        let trunk_key = self.called.get(address).copied()?;
+        if self.trunks[trunk_key].last_channel < ChannelNumber(u32::MAX) {
+            return Some(trunk_key);
+        }
+        self.end_trunk(trunk_key, &Ended::UsedUp);
+        None
     }
 
     fn call(&mut self, address: &str) -> Result<TrunkKey, LinkError> {

@@ -34,7 +34,7 @@ impl Router {
             let Some(trunk_key) = channel.trunk else { break };
             let trunk = &mut self.trunks[trunk_key];
             if trunk.is_own_line() {
-                match self.send_over_line(key, trunk_key, &part(regions, sent, offered - sent)) {
+                match self.send_over_line(key, trunk_key, (regions, sent)) {
                     Ok(0) => break,
                     Ok(taken) => sent += taken,
                     // What was accepted before may be there: that it broke is for the next call to say.
@@ -66,16 +66,16 @@ impl Router {
         Ok(sent)
     }
 
-    /// Sends for an end in this process over the line of this rank, one record at most.
+    /// Sends for an end in this process over the line of this rank, one record at most: of the regions what lies behind so many bytes.
     fn send_over_line(
         &mut self,
         key: ChannelKey,
         line_key: TrunkKey,
-        regions: &[Region<'_>],
+        (regions, from): (&[Region<'_>], usize),
     ) -> Result<usize, LinkError> {
         let (channel, line) = (&mut self.channels[key], &mut self.trunks[line_key]);
         let most = line.begun_by(key).unwrap_or(channel.sendable().min(TRUNK_DATA_BYTES_MAX));
-        let regions = part(regions, 0, most);
+        let regions = part(regions, from, most);
         if regions.is_empty() {
             return Ok(0);
         }
@@ -148,10 +148,9 @@ impl Router {
     /// only where few share it: each of many would look for all of them, and what comes is announced.
     fn is_worth_a_look(&mut self, key: ChannelKey) -> bool {
         let Some(trunk_key) = self.channels[key].trunk else { return false };
-        let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
         if trunk.is_own_line() {
-            return trunk.is_worth_a_look_of(key, now_ms);
+            return trunk.is_worth_a_look_of(key, self.clock.now_ms());
         }
         trunk.is_ours() || trunk.channels.len() <= LOOKED_AT_MAX
     }
