@@ -416,6 +416,16 @@ impl Trunk {
         &self.incoming[bytes]
     }
 
+    /// Takes the buffer of what has come, for who hands some of it on. Nothing may come before it is back.
+    pub(super) fn take_incoming(&mut self) -> Box<[u8]> {
+        std::mem::take(&mut self.incoming)
+    }
+
+    /// Puts it back.
+    pub(super) fn put_incoming(&mut self, incoming: Box<[u8]>) {
+        self.incoming = incoming;
+    }
+
     /// The next of what has come, if there is a whole record, or some data.
     pub(super) fn next(&mut self) -> Result<Option<Arrival>, TrunkViolation> {
         let ready = self.end - self.start;

@@ -331,7 +331,14 @@ impl Router {
     }
 
     /// Hands data on that has come for a channel.
-    fn deliver(&mut self, trunk_key: TrunkKey, key: ChannelKey, bytes: Range<usize>) {
+    fn deliver(&mut self, trunk_key: TrunkKey, key: ChannelKey, mut bytes: Range<usize>) {
+        if let End::Relay(relay) = &self.channels[key].end {
+            let Some(other) = relay.other else { return };
+            bytes.start += self.carry_straight(trunk_key, (key, other), bytes.clone());
+            if bytes.is_empty() || self.channels.get(key).is_none() {
+                return;
+            }
+        }
         let bytes = self.trunks[trunk_key].incoming(bytes);
         let receiver = match &mut self.channels[key].end {
             End::Here(here) => {
@@ -354,6 +361,29 @@ impl Router {
         if self.touched.last() != Some(&receiver) {
             self.touched.push(receiver);
         }
+    }
+
+    /// Sends data that has come over one channel straight over the other one, as far as nothing waits there and there is room. Gives how much that was.
+    fn carry_straight(&mut self, from: TrunkKey, (key, other): (ChannelKey, ChannelKey), bytes: Range<usize>) -> usize {
+        let room = self.room_for(other);
+        let channel = &mut self.channels[other];
+        let (sendable, number) = (channel.sendable(), channel.number);
+        let (End::Relay(relay), Some(trunk_key)) = (&channel.end, channel.trunk) else { return 0 };
+        let carried = bytes.len().min(sendable).min(room).min(TRUNK_DATA_BYTES_MAX);
+        if carried == 0 || !relay.output.is_empty() {
+            return 0;
+        }
+        channel.may_send.take_up_to(carried as u64);
+        // Nothing is received over that trunk meanwhile, which may end, and take the buffer along.
+        let incoming = self.trunks[from].take_incoming();
+        self.say_data(trunk_key, number, &[Region::from_slice(&incoming[bytes][..carried])], true);
+        if let Some(trunk) = self.trunks.get_mut(from) {
+            trunk.put_incoming(incoming);
+        }
+        if self.channels.get(key).is_some() {
+            self.passed(key, carried);
+        }
+        carried
     }
 
     /// The other side has ended a channel.
