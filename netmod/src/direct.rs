@@ -23,8 +23,8 @@ pub enum NoDeviceRmw {
     /// The network between the nodes has no devices.
     #[error("uses a network without RDMA devices (LONGARM_NETMOD, and a build with the feature verbs)")]
     Network,
-    /// Only the servers of nodes connect.
-    #[error("is routed: only the servers of nodes connect (LONGARM_ROUTED_RANKS)")]
+    /// Nodes have routers.
+    #[error("is routed: not every rank has a connection to every node (LONGARM_CONNECTIONS_MAX)")]
     Routed,
     /// What goes over the network is encrypted, which devices are not.
     #[error("encrypts what it sends (LONGARM_ENCRYPT), which its device cannot")]

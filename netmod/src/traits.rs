@@ -107,6 +107,11 @@ pub trait Listener: Send {
     /// its descriptor stays readable: a loop that only sleeps on it should rest before the next try.
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError>;
 
+    /// From now on hangs up at once on who comes while so many links that were accepted here are open. Listeners that do not count them take in everybody.
+    fn limit_links(&mut self, max: usize) {
+        let _ = max;
+    }
+
     /// Does what those need who were accepted before, and accepts nobody: for who has no room for more now. True where there can
     /// be such work, so that the descriptor is to be watched all the while. It may fall silent then although somebody waits.
     fn drive(&mut self) -> bool {

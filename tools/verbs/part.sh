@@ -237,7 +237,7 @@ iwarp)
     kill "$shaker"
     ;;
 routed)
-    export LONGARM_ROUTED_RANKS=1
+    export LONGARM_CONNECTIONS_MAX=0
     say "trunks go over queue pairs, and nothing reaches memory by itself"
     said=$("$longarm" run -n 4 --nodes 2 --timeout 120 --stats --stats-file /tmp/routed -- "$programs/armci/contiguous" 2>&1) || failed=1
     printf '%s\n' "$said"
@@ -248,6 +248,14 @@ routed)
     random 7 4 2 1500
     random 8 4 2 1500
     tests faults rank_2_of_4_on_2_routed_nodes_killed_and_all_transfers
+    # Each rank of three nodes calls one of the others by itself.
+    export LONGARM_CONNECTIONS_MAX=2
+    say "connections of ranks reach memory by themselves, beside trunks"
+    said=$("$longarm" run -n 6 --nodes 3 --timeout 120 --stats --stats-file /tmp/routed -- "$programs/armci/contiguous" 2>&1) || failed=1
+    printf '%s\n' "$said"
+    grep -Eq "^ (writes|reads) +[1-9]" <<<"$said" || failed=1
+    unset LONGARM_CONNECTIONS_MAX
+    jobs "7 over 3" partly_routed_words partly_routed_operations partly_routed_collectives
     ;;
 odp | odp-stock)
     # Pages that have to be brought take an emulated machine a while, and no packet is lost.

@@ -101,6 +101,11 @@ impl Layout {
         &self.ranks[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
+    /// How many ranks the largest node has.
+    pub fn ranks_of_node_max(&self) -> u32 {
+        self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
+    }
+
     /// All ranks, ascending.
     pub fn all_ranks(&self) -> Arc<[Rank]> {
         if self.ranks.is_sorted() { Arc::clone(&self.ranks) } else { (0..self.rank_count()).map(Rank).collect() }

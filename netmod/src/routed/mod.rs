@@ -1,4 +1,4 @@
-//! `routed`: only the servers of nodes connect, and the ranks of a node go through theirs.
+//! `routed`: the servers of nodes connect, and the ranks of a node go through theirs, but for a few connections that each has by itself.
 //!
 //! ```text
 //!   node A                                       node B
@@ -7,7 +7,8 @@
 //!   rank 2 ══ line ═════════════┘    (one link)
 //! ```
 //!
-//! Every rank that talks to a node has a channel there: a stream of bytes with credits of its own, so that one slow target stops
+//! The nodes that a rank calls first it connects to by itself, as many as its share of what a node may have allows (`direct`). At
+//! every other node it talks to it has a channel: a stream of bytes with credits of its own, so that one slow target stops
 //! nobody else. All channels from one node to another share a trunk, which is one link of the network below. A rank that does not host its node's server has
 //! a line to it, one unix socket which carries its channels in the same way; the router carries each on over a trunk. So a job has nodes × nodes connections in
 //! place of ranks × nodes, and one more for each rank. What the channels carry is what links carry without a router, handshakes, encryption and
@@ -18,6 +19,7 @@
 
 mod address;
 mod channel;
+mod direct;
 mod line;
 mod options;
 mod router;
@@ -31,11 +33,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
-use crate::direct::NoDeviceRmw;
+use crate::direct::{NoDeviceRmw, RemoteMemory};
 use crate::link_error::LinkError;
 use crate::poller::Poller;
 use crate::traits::{Capabilities, Intake, Link, Listener, Netmod};
-use address::parse_address;
+use address::{Address, for_routers};
+use direct::{Choice, DirectNodes};
 pub use options::RoutedOptions;
 use router::Router;
 
@@ -47,7 +50,12 @@ pub struct Routed {
     here: Mutex<Weak<Mutex<Router>>>,
     /// The line of this process, if it has no router. Made when a link is first wanted.
     line: OnceLock<Arc<Line>>,
+    /// The nodes that this process connects to by itself.
+    direct: DirectNodes,
 }
+
+/// The way to a node that goes by routers, as people read it; what the network below calls its ways are addresses.
+const BY_ROUTERS: &str = "the router of its node";
 
 /// A rank's end of its line.
 struct Line {
@@ -72,7 +80,12 @@ impl Routed {
     /// When the network below has no descriptors to sleep on.
     pub fn new(options: RoutedOptions) -> Routed {
         assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
-        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new() }
+        let direct = DirectNodes::new(if options.direct_links_max > 0 { options.direct_nodes_max } else { 0 });
+        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new(), direct }
+    }
+
+    fn goes_directly(&self) -> bool {
+        self.options.direct_links_max > 0
     }
 
     fn line(&self) -> Result<&Arc<Line>, LinkError> {
@@ -92,7 +105,12 @@ impl Netmod for Routed {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { remote_memory: false, descriptor_sleep: true }
+        let remote_memory = self.goes_directly() && self.options.netmod.capabilities().remote_memory;
+        Capabilities { remote_memory, descriptor_sleep: true }
+    }
+
+    fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
+        self.options.netmod.remote_memory().filter(|_| self.goes_directly())
     }
 
     fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
@@ -115,12 +133,34 @@ impl Netmod for Routed {
         Ok(Box::new(RoutedListener { router, poller, address, is_corked: false }))
     }
 
-    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        parse_address(address).ok_or(LinkError::BadAddress)?;
+    fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
+        let Address { node, server, .. } = Address::parse(address).ok_or(LinkError::BadAddress)?;
+        let choice = if node == self.options.identity.node { Choice::ByRouters } else { self.direct.choose(node) };
+        let mut ways = match (choice, server) {
+            (Choice::Directly | Choice::Either, Some(server)) => self.options.netmod.ways(server)?,
+            _ => Vec::new(),
+        };
+        if ways.is_empty() || choice == Choice::Either {
+            ways.push(BY_ROUTERS.to_owned());
+        }
+        Ok(ways)
+    }
+
+    fn connect_by(&self, address: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
+        if way != BY_ROUTERS {
+            let server = Address::parse(address).and_then(|address| address.server).ok_or(LinkError::BadAddress)?;
+            return self.options.netmod.connect_by(server, way);
+        }
+        let address = for_routers(address);
         match self.here.lock().upgrade() {
             Some(router) => Router::connect(&router, address),
             None => Router::connect(&self.line()?.router, address),
         }
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        let ways = self.ways(address)?;
+        self.connect_by(address, &ways[0])
     }
 
     fn intake(&self) -> Option<Arc<dyn Intake>> {
@@ -138,7 +178,7 @@ struct RoutedListener {
 
 impl Listener for RoutedListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
-        Ok(Router::accept(&self.router))
+        Router::accept(&self.router)
     }
 
     fn drive(&mut self) -> bool {

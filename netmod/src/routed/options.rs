@@ -21,6 +21,11 @@ pub struct RoutedOptions {
     pub node_count: u32,
     /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
     pub half_open_max: usize,
+    /// Nodes that this process connects to by itself, at most: the first ones that it calls.
+    pub direct_nodes_max: usize,
+    /// Such connections of ranks of other nodes that are taken in here at a time. 0: ranks do not connect, whatever the former number says. Has to be 0 on all
+    /// nodes or on none.
+    pub direct_links_max: usize,
     /// How long nothing may come over a trunk on which a channel waits, at most, in milliseconds: so that a rank that goes on calling finds
     /// another one before it gives up.
     pub silence_ms_max: u64,

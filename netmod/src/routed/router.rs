@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
 
-use super::address::address;
+use super::address::Address;
 use super::channel::{Channel, End, Relay};
+use super::direct::DirectListener;
 use super::line::{self, SocketLink};
 use super::options::RoutedOptions;
 use super::table::{ChannelKey, Channels, Key, Table, TrunkKey, Trunks};
@@ -38,6 +39,7 @@ const LISTENER: u64 = 0;
 const LINES: u64 = 1;
 const WAKER: u64 = 2;
 const TICK: u64 = 3;
+const DIRECT: u64 = 4;
 const WAITING: u64 = 1 << 32;
 const TRUNK: u64 = 2 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
@@ -88,11 +90,26 @@ enum Arrived {
     Host(SocketLink),
 }
 
+/// Where a router and the server of its node are reached from other nodes.
+struct Listeners {
+    routers: Box<dyn Listener>,
+    ranks: Option<Box<dyn Listener>>,
+}
+
+impl Listeners {
+    fn address(&self, node: NodeId) -> String {
+        let server = self.ranks.as_ref().map(|ranks| ranks.address());
+        Address { node, router: self.routers.address(), server }.spell()
+    }
+}
+
 /// See the module.
 pub(super) struct Router {
     options: Arc<RoutedOptions>,
     /// `None` at a rank that has no more than its line.
     address: Option<String>,
+    /// Where ranks of other nodes call the server by themselves, if they do.
+    direct: Option<DirectListener>,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
     waker: Waker,
@@ -134,8 +151,9 @@ impl Router {
     /// A router that listens. `is_first`: the ranks of this node find it.
     pub(super) fn open(options: Arc<RoutedOptions>, is_first: bool) -> Result<(Router, Arc<Poller>), LinkError> {
         let listener = options.netmod.listen()?;
+        let direct = if options.direct_links_max > 0 { Some(options.netmod.listen()?) } else { None };
         let lines = if is_first { Some(line::listen(&options.socket_name)?) } else { None };
-        Router::with(options, Some(listener), lines)
+        Router::with(options, Some(Listeners { routers: listener, ranks: direct }), lines)
     }
 
     /// The end of a rank's line: what a rank has that reaches other nodes through the router of another process. Its only trunk is the line, which is
@@ -146,11 +164,17 @@ impl Router {
 
     fn with(
         options: Arc<RoutedOptions>,
-        listener: Option<Box<dyn Listener>>,
+        listeners: Option<Listeners>,
         lines: Option<OwnedFd>,
     ) -> Result<(Router, Arc<Poller>), LinkError> {
-        let address = listener.as_ref().map(|listener| address(options.identity.node, listener.address()));
+        let node = options.identity.node;
+        let address = listeners.as_ref().map(|listeners| listeners.address(node));
         let poller = Arc::new(Poller::new()?);
+        let (listener, direct) = match listeners {
+            Some(Listeners { routers, ranks }) => (Some(routers), ranks),
+            None => (None, None),
+        };
+        let direct = direct.map(|ranks| DirectListener::new(ranks, options.direct_links_max, &poller, DIRECT));
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
         let tick = Alarm::silent()?;
@@ -177,6 +201,7 @@ impl Router {
             calls: Calls::new(Arc::clone(&options.netmod)),
             options,
             address,
+            direct: direct.transpose()?,
             poller: Arc::clone(&poller),
             ready: Vec::new(),
             waker,
@@ -229,6 +254,7 @@ impl Router {
     /// Nobody is taken in any more. What is open goes on.
     pub(super) fn stop_listening(&mut self) {
         self.entrance.close();
+        self.direct = None;
         self.lines = None;
         for arrived in std::mem::take(&mut self.arrived) {
             if let Arrived::Channel { key, .. } = arrived {
@@ -246,9 +272,14 @@ impl Router {
     /// Does what there is to do, a bounded amount. Its descriptor stays readable while somebody waits for the server.
     pub(super) fn turn(&mut self) {
         self.drive();
-        if !self.arrived.is_empty() {
+        if self.somebody_waits() {
             self.waker.wake();
         }
+    }
+
+    /// Whether somebody waits for the server.
+    fn somebody_waits(&self) -> bool {
+        !self.arrived.is_empty() || self.direct.as_ref().is_some_and(DirectListener::is_announced)
     }
 
     /// Does what there is to do, a bounded amount, for a server that takes nobody in now.
@@ -273,6 +304,11 @@ impl Router {
                     LISTENER => self.take_in_trunks(),
                     LINES => self.take_in_lines(),
                     WAKER => self.waker.clear(),
+                    DIRECT => {
+                        if let Some(direct) = &mut self.direct {
+                            direct.announce(&self.poller);
+                        }
+                    }
                     _ => self.look_after(),
                 },
             }

@@ -1,5 +1,6 @@
 //! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
 
+mod direct;
 mod lines;
 mod stalls;
 
@@ -67,6 +68,8 @@ fn options(node: u32) -> RoutedOptions {
         secret: Secret([5; 32]),
         node_count: 2,
         half_open_max: 8,
+        direct_nodes_max: 0,
+        direct_links_max: 0,
         silence_ms_max: 5000,
         handshake_timeout_ms: 5000,
     }
@@ -235,7 +238,7 @@ impl Called {
         let options = RoutedOptions { netmod, ..options(1) };
         let routed = Routed::new(options.clone());
         let listener = routed.listen().unwrap();
-        let address = parse_address(listener.address()).unwrap().1.to_owned();
+        let address = Address::parse(listener.address()).unwrap().router.to_owned();
         let router = routed.here.lock().upgrade().unwrap();
         let poller = router.lock().poller();
         (Called { listener, address, _driver: Driver::start(&router, &poller) }, options)
@@ -396,14 +399,6 @@ fn a_trunk_without_numbers_left_is_called_anew() {
             }
             nodes.calling.here.lock().upgrade().unwrap().lock().use_up_numbers();
         }
-    }
-}
-
-#[test]
-fn addresses_have_a_node_and_the_network_belows_own() {
-    assert_eq!(parse_address("12@[::1]:4000"), Some((NodeId(12), "[::1]:4000")));
-    for text in ["", "@", "@127.0.0.1:1", "x@127.0.0.1:1", "+1@127.0.0.1:1", "127.0.0.1:1"] {
-        assert_eq!(parse_address(text), None, "{text:?}");
     }
 }
 

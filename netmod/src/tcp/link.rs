@@ -69,12 +69,20 @@ pub(super) struct TcpLink {
     unproven: Unproven,
     sending: Stretch,
     receiving: Stretch,
+    /// By which its listener counts the links that are open.
+    _counted: Option<Arc<()>>,
 }
 
 impl TcpLink {
     pub(super) fn new(socket: OwnedFd, remote: SocketAddr, unproven: Unproven) -> Self {
         let (sending, receiving) = Default::default();
-        Self { socket, remote, peer_name: remote.to_string(), connecting: None, unproven, sending, receiving }
+        let peer_name = remote.to_string();
+        Self { socket, remote, peer_name, connecting: None, unproven, sending, receiving, _counted: None }
+    }
+
+    /// The same, as one that its listener counts.
+    pub(super) fn counted(self, by: &Arc<()>) -> Self {
+        Self { _counted: Some(Arc::clone(by)), ..self }
     }
 
     /// Begins to connect a fresh socket.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{acceptfrom_with, bind, listen};
@@ -17,6 +18,8 @@ use crate::traits::{Link, Listener};
 
 /// Connections that may wait to be accepted: a whole large node that calls at once. The kernel caps it.
 const BACKLOG: i32 = 4096;
+/// Callers that one call turns away. The descriptor stays readable while there are more.
+const HANG_UPS_PER_CALL: usize = 64;
 
 /// A [`Listener`] over TCP.
 pub(super) struct TcpListener {
@@ -26,6 +29,9 @@ pub(super) struct TcpListener {
     /// Whose turn it is: those who come to one address do not keep out those who come to another.
     next: usize,
     address: String,
+    /// Each link that was accepted here holds it.
+    counted: Arc<()>,
+    links_max: usize,
 }
 
 /// One listening socket.
@@ -66,7 +72,14 @@ impl TcpListener {
             }
         }
         let addresses: Vec<SocketAddr> = doors.iter().map(|door| door.address).collect();
-        Ok(Self { doors, poller, next: 0, address: ways::spell(&addresses) })
+        Ok(Self {
+            doors,
+            poller,
+            next: 0,
+            address: ways::spell(&addresses),
+            counted: Arc::new(()),
+            links_max: usize::MAX,
+        })
     }
 }
 
@@ -85,7 +98,7 @@ impl Socket {
         Ok(Self { socket, address, unproven, is_multipath: options.multipath })
     }
 
-    fn accept(&self) -> Result<Option<Box<dyn Link>>, LinkError> {
+    fn accept(&self) -> Result<Option<TcpLink>, LinkError> {
         loop {
             let (socket, remote) = match acceptfrom_with(&self.socket, socket::FLAGS) {
                 Ok((socket, Some(remote))) => (socket, remote),
@@ -100,7 +113,7 @@ impl Socket {
             let tuned = if self.is_multipath { socket::tune(&socket) } else { Ok(()) };
             // Who is gone already may fail here, and is skipped too.
             let (Ok(()), Ok(remote)) = (tuned, SocketAddr::try_from(remote)) else { continue };
-            return Ok(Some(Box::new(TcpLink::new(socket, remote, self.unproven.clone()))));
+            return Ok(Some(TcpLink::new(socket, remote, self.unproven.clone())));
         }
     }
 }
@@ -110,11 +123,19 @@ impl Listener for TcpListener {
         for _ in 0..self.doors.len() {
             let turn = self.next;
             self.next = (turn + 1) % self.doors.len();
-            if let Some(link) = self.doors[turn].accept()? {
-                return Ok(Some(link));
+            for _ in 0..HANG_UPS_PER_CALL {
+                let Some(link) = self.doors[turn].accept()? else { break };
+                // One is the listener's own.
+                if Arc::strong_count(&self.counted) <= self.links_max {
+                    return Ok(Some(Box::new(link.counted(&self.counted))));
+                }
             }
         }
         Ok(None)
+    }
+
+    fn limit_links(&mut self, max: usize) {
+        self.links_max = max;
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

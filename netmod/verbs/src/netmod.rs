@@ -191,6 +191,10 @@ impl Listener for VerbsListener {
         Ok(Some(Box::new(link)))
     }
 
+    fn limit_links(&mut self, max: usize) {
+        self.tcp.limit_links(max);
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.tcp.descriptor()
     }

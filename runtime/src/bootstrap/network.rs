@@ -32,6 +32,8 @@ pub(crate) fn network(
         secret: secret.clone(),
         node_count: layout.node_count(),
         half_open_max: config.half_open_max as usize,
+        direct_nodes_max: direct_nodes_max(config, layout),
+        direct_links_max: config.connections_max as usize,
         // In half of the time for which ranks go on calling.
         silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
@@ -41,9 +43,15 @@ pub(crate) fn network(
 /// However short ranks wait, a trunk is not given up before.
 const TRUNK_SILENCE_MS_MIN: u64 = 800;
 
-/// Whether only the servers of nodes connect.
+/// Whether nodes have routers: some node could have more connections than it may, if each of its ranks called all other nodes.
 pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
-    config.routed_ranks > 0 && u64::from(layout.rank_count()) >= config.routed_ranks && layout.node_count() > 1
+    let nodes_elsewhere = u64::from(layout.node_count()) - 1;
+    u64::from(layout.ranks_of_node_max()) * nodes_elsewhere > config.connections_max
+}
+
+/// How many nodes this rank may call by itself where nodes have routers: the ranks of its node share what that may have.
+fn direct_nodes_max(config: &Config, layout: &Layout) -> usize {
+    config.connections_max as usize / layout.ranks_of(layout.my_node()).len()
 }
 
 fn network_below(config: &Config, layout: &Layout, interfaces: &[Interface]) -> Result<Arc<dyn Netmod>, InitError> {
@@ -102,9 +110,11 @@ pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsO
 #[cfg(feature = "verbs")]
 fn verbs(config: &Config, layout: &Layout, tcp: TcpOptions) -> longarm_verbs::Verbs {
     let is_elsewhere = |rank: &u32| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node();
+    let ranks_elsewhere = (0..layout.rank_count()).filter(is_elsewhere).count();
     let peers = match is_routed(config, layout) {
-        true => layout.node_count() as usize - 1,
-        false => (0..layout.rank_count()).filter(is_elsewhere).count(),
+        // A trunk to each node, and what comes in directly.
+        true => (layout.node_count() as usize - 1 + config.connections_max as usize).min(ranks_elsewhere),
+        false => ranks_elsewhere,
     };
     let options = longarm_verbs::VerbsOptions { peers, ..verbs_options(config, layout.my_node().0) };
     longarm_verbs::Verbs::new(tcp, options)

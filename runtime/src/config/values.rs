@@ -93,8 +93,8 @@ pub struct Config {
     pub half_open_max: u64,
     /// How long a handshake may take.
     pub handshake_timeout_ms: u64,
-    /// In jobs of so many ranks and more only the servers of nodes connect. 0: in none.
-    pub routed_ranks: u64,
+    /// How many connections of its own ranks a node may have to other nodes, and of their ranks to its server. What goes beyond goes by routers.
+    pub connections_max: u64,
     /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
     pub heap_bytes: u64,
     /// The largest window a rank may ask for.
@@ -252,7 +252,7 @@ impl Default for Config {
             encrypt: false,
             half_open_max: 64,
             handshake_timeout_ms: 2000,
-            routed_ranks: 16384,
+            connections_max: 4096,
             heap_bytes: GIB,
             window_bytes_max: 1 << 46,
             huge_pages: false,

@@ -242,10 +242,11 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
         slot: Slot::Number { field: |config| &mut config.handshake_timeout_ms, min: 1, max: 600_000 },
     },
     Variable {
-        name: "LONGARM_ROUTED_RANKS",
-        unit: "ranks",
-        meaning: "in jobs of so many ranks and more only the servers of nodes connect, and ranks go through theirs; 0 for never",
-        slot: Slot::Number { field: |config| &mut config.routed_ranks, min: 0, max: 1 << 32 },
+        name: "LONGARM_CONNECTIONS_MAX",
+        unit: "connections",
+        meaning: "how many connections the ranks of a node may have to other nodes, and its server to their ranks; what goes beyond goes through the servers of both, \
+                  and with 0 all does; has to be the same for all",
+        slot: Slot::Number { field: |config| &mut config.connections_max, min: 0, max: 1 << 32 },
     },
     Variable {
         name: "LONGARM_HEAP_BYTES",

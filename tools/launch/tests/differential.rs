@@ -45,7 +45,7 @@ const SETTINGS: [&[(&str, &str)]; 4] = [
     &[],
     &[("LONGARM_EAGER_BYTES", "64"), ("LONGARM_SEND_RING_BYTES", "64k"), ("LONGARM_SOCKET_BUFFER_BYTES", "8k")],
     &[("LONGARM_SPIN_US", "20"), ("LONGARM_NONTEMPORAL_BYTES", "4k"), ("LONGARM_SERVER_THREADS", "3")],
-    &[("LONGARM_ROUTED_RANKS", "1")],
+    &[("LONGARM_CONNECTIONS_MAX", "0")],
 ];
 
 fn main() -> ExitCode {

@@ -38,12 +38,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Kinds of trials of which there is one for each seed: name, how many every day, what.
 type Family = (&'static str, u64, fn(u64) -> Result<(), Failed>);
 
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 17] = [
     ("broken_connections_are_made_anew", 130, |seed| breaks::run(Kind::Breaks, seed)),
     ("silent_connections_are_made_anew", 25, |seed| breaks::run(Kind::Stalls, seed)),
     ("servers_out_of_reach_are_called_again", 15, |seed| breaks::run(Kind::Restarts, seed)),
     ("bytes_that_come_one_by_one_are_enough", 15, |seed| breaks::run(Kind::Pieces, seed)),
     ("broken_trunks_are_made_anew", 20, breaks::run_routed),
+    ("connections_and_trunks_that_break_in_one_job_are_made_anew", 15, breaks::run_partly_routed),
     ("stopped_processes_are_waited_for", 10, kills::stop),
     ("nodes_stopped_for_good_are_named", 3, kills::stop_for_good),
     ("killed_ranks_are_named_by_all", 10, kills::kill),

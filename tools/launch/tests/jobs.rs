@@ -90,6 +90,8 @@ const MUCH: &[Layout] = &[
     Layout::new(5, 5),
     Layout::new(16, 4),
 ];
+/// Nodes that would have more than four connections, of which each rank has one, two or four.
+const PARTLY: &[Layout] = &[Layout::new(16, 4), Layout::new(7, 3), Layout::new(9, 9)];
 /// Every layout, and members that tell each other only what they come to when they make a window, on nodes of different sizes; and fewer.
 const AROUND_MERGE_BOUND: &[Layout] = &[
     Layout::Alone,
@@ -128,7 +130,12 @@ struct Job {
 
 /// A job whose ranks go through the servers of their nodes.
 const fn routed_job(name: &'static str, body: fn(&World)) -> Job {
-    Job { name, body, layouts: MUCH, variables: &[("LONGARM_ROUTED_RANKS", "1")], configure: None }
+    Job { name, body, layouts: MUCH, variables: &[("LONGARM_CONNECTIONS_MAX", "0")], configure: None }
+}
+
+/// A job whose ranks have some connections of their own, and reach other nodes through the servers.
+const fn partly_routed_job(name: &'static str, body: fn(&World)) -> Job {
+    Job { name, body, layouts: PARTLY, variables: &[("LONGARM_CONNECTIONS_MAX", "4")], configure: None }
 }
 
 const fn job(name: &'static str, body: fn(&World), layouts: &'static [Layout]) -> Job {
@@ -213,6 +220,11 @@ fn all_jobs() -> Vec<Job> {
         routed_job("waiters_of_a_mutex_take_turns_where_they_are_routed", mutexes::fairness),
         routed_job("routed_collectives_on_much_data_follow_each_other", large_collectives::in_a_row),
         routed_job("routed_threads_do_not_disturb_each_other", threads::together),
+        partly_routed_job("partly_routed_words_are_put_and_got_in_every_form_and_shape", transfers::words),
+        partly_routed_job("partly_routed_operations_of_a_rank_take_effect_in_program_order", order::program_order),
+        partly_routed_job("waiters_of_a_mutex_take_turns_where_some_are_routed", mutexes::fairness),
+        partly_routed_job("partly_routed_collectives_on_much_data_follow_each_other", large_collectives::in_a_row),
+        partly_routed_job("partly_routed_threads_do_not_disturb_each_other", threads::together),
         job("threads_run_collectives_on_much_data_at_once", large_collectives::of_threads, USUAL),
         job(
             "what_a_broken_member_sends_in_a_collective_is_an_error_that_names_it",
@@ -293,7 +305,7 @@ fn all_jobs() -> Vec<Job> {
         job("all_ranks_of_many_nodes_call_all_others_at_once", crowd::calls, CROWD),
         job("updates_of_one_word_that_many_want_are_done_one_after_the_other", crowd::one_word, ONE_WORD),
         Job {
-            variables: &[("LONGARM_ROUTED_RANKS", "1"), ("LONGARM_ENCRYPT", "yes")],
+            variables: &[("LONGARM_CONNECTIONS_MAX", "0"), ("LONGARM_ENCRYPT", "yes")],
             ..job("updates_of_one_word_are_done_over_routers_too", crowd::one_word, ONE_WORD)
         },
         Job {

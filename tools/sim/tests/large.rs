@@ -51,11 +51,20 @@ fn ten_thousand_ranks_start_meet_sum_and_update_one_word() {
     println!("{} events, {} ms", report.events, report.virtual_ns / 1_000_000);
 }
 
-#[test]
-fn a_thousand_ranks_do_so_while_connections_break() {
+fn do_so_while_connections_break(ranks: u32) {
     let report =
-        longarm_sim::run(1000, 1000 / PER_NODE, 1, FaultSet::harmless(), meet_and_update).expect("it goes well");
+        longarm_sim::run(ranks, ranks / PER_NODE, 1, FaultSet::harmless(), meet_and_update).expect("it goes well");
     let faults: u64 = longarm_sim::Fault::ALL.iter().map(|fault| report.count_of(*fault)).sum();
     println!("{} events, {faults} faults, {} ms", report.events, report.virtual_ns / 1_000_000);
     assert!(faults > 0, "no fault has happened");
+}
+
+#[test]
+fn a_thousand_ranks_do_so_while_connections_break() {
+    do_so_while_connections_break(1000);
+}
+
+#[test]
+fn ten_thousand_ranks_do_so_while_connections_break() {
+    do_so_while_connections_break(10_000);
 }

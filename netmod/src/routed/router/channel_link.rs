@@ -69,17 +69,23 @@ impl Drop for ChannelLink {
 
 impl Router {
     /// Does what there is to do, and gives the next who has come for the server.
-    pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
+    ///
+    /// # Errors
+    /// As [`Listener::accept`](crate::Listener::accept).
+    pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Result<Option<Box<dyn Link>>, LinkError> {
         let mut router = this.lock();
-        if router.arrived.is_empty() {
+        if !router.somebody_waits() {
             router.turn();
         }
-        let next = router.arrived.pop_front();
-        drop(router);
-        Some(match next? {
-            Arrived::Channel { key, beacon, name } => Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name)),
-            Arrived::Host(link) => Box::new(link),
-        })
+        let router = &mut *router;
+        match (router.arrived.pop_front(), &mut router.direct) {
+            (Some(Arrived::Channel { key, beacon, name }), _) => {
+                Ok(Some(Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name))))
+            }
+            (Some(Arrived::Host(link)), _) => Ok(Some(Box::new(link))),
+            (None, Some(direct)) => direct.accept(&router.poller),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Opens a channel to an address from inside this process.

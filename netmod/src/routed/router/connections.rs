@@ -11,7 +11,7 @@ use crate::dial::{CallerStep, DialError};
 use crate::entrance::EntranceStep;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::routed::address::parse_address;
+use crate::routed::address::Address;
 use crate::routed::channel::{Channel, Here};
 use crate::routed::line::{self, LINE, SocketLink};
 use crate::routed::table::{ChannelKey, TrunkKey};
@@ -106,14 +106,14 @@ impl Router {
     }
 
     fn call(&mut self, address: &str) -> Result<TrunkKey, LinkError> {
-        let (node, network_address) = parse_address(address).ok_or(LinkError::BadAddress)?;
+        let Address { node, router, .. } = Address::parse(address).ok_or(LinkError::BadAddress)?;
         let options = &self.options;
         self.attempts += 1;
         let session = Session { number: TRUNK_SESSION, attempt: self.attempts, is_known: false, received_bytes: 0 };
         let (secret, me, since_ms) = (options.secret.clone(), options.identity, self.clock.now_ms());
         // What a rank says is encrypted on its whole way where that is asked for.
         let guest = Guest { secret, me, peer: node, session, encrypted: false };
-        let going = Going::Calling { call: Box::new(self.calls.start(network_address, guest, since_ms)?), since_ms };
+        let going = Going::Calling { call: Box::new(self.calls.start(router, guest, since_ms)?), since_ms };
         let slowest_ms = self.slowest_of.get(&node).copied().unwrap_or(0);
         let mut trunk = Trunk::new(going, Some(address.to_owned()), node);
         trunk.silence = Silence::of_slow_node(slowest_ms);
@@ -191,7 +191,7 @@ impl Router {
                 EntranceStep::Proven { number, identity, session } => {
                     let last = self.attempts_of.entry(identity.node).or_default();
                     if session.number != TRUNK_SESSION {
-                        let why = "a rank calls directly; LONGARM_ROUTED_RANKS has to be the same on all nodes";
+                        let why = "a rank calls a router; LONGARM_CONNECTIONS_MAX has to be the same on all nodes";
                         self.entrance.dismiss(number, now_ms, format_args!("{why}"));
                     } else if session.attempt <= *last {
                         self.entrance.dismiss(number, now_ms, format_args!("an old call of node {}", identity.node));

@@ -34,6 +34,9 @@ const LAYOUTS: [(u32, u32); 6] = [(2, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 4)
 /// Those of every twentieth job.
 const LARGE: [(u32, u32); 2] = [(8, 4), (16, 4)];
 
+/// Ranks and nodes, and how many connections these may have, of which each rank has one or two.
+const PARTLY_ROUTED: [(u32, u32, &str); 3] = [(4, 4, "2"), (3, 3, "1"), (8, 4, "3")];
+
 /// A place in the stream: as likely among the first bytes as among the first thousand or million.
 fn place(dice: &mut Dice, bits_max: usize) -> u64 {
     let bits = dice.within(3, bits_max);
@@ -119,7 +122,16 @@ pub fn run(kind: Kind, seed: u64) -> Result<(), Failed> {
 /// One trial in which only servers connect: what breaks are the connections that all ranks of a node share.
 pub fn run_routed(seed: u64) -> Result<(), Failed> {
     let mut plan = plan(Kind::Breaks, seed);
-    plan.variables.push(("LONGARM_ROUTED_RANKS", "1".to_owned()));
+    plan.variables.push(("LONGARM_CONNECTIONS_MAX", "0".to_owned()));
+    run_plan(&plan)
+}
+
+/// One trial in which ranks have some connections of their own, and share the others: both break.
+pub fn run_partly_routed(seed: u64) -> Result<(), Failed> {
+    let mut plan = plan(Kind::Breaks, seed);
+    let (ranks, nodes, connections_max) = PARTLY_ROUTED[seed as usize % PARTLY_ROUTED.len()];
+    (plan.ranks, plan.nodes) = (ranks, nodes);
+    plan.variables.push(("LONGARM_CONNECTIONS_MAX", connections_max.to_owned()));
     run_plan(&plan)
 }
 

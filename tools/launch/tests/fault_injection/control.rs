@@ -92,10 +92,14 @@ fn from_rank(line: &str, hears: &dyn Listener, own_pid: &AtomicU32) -> Option<St
     match serde_json::from_str(line).ok()? {
         FromRank::Join { pid, .. } => own_pid.store(pid, Ordering::Release),
         FromRank::Publish { mut card } => {
-            // In a routed job the number of the node stands before it.
-            let (node, address) = card.address.rsplit_once('@').unwrap_or(("", &card.address));
-            let instead = hears.published(card.node, address.parse().ok()?);
-            card.address = if node.is_empty() { instead.to_string() } else { format!("{node}@{instead}") };
+            // In a routed job the number of the node stands before it, and the server's own address may stand behind that of its router.
+            let (node, addresses) = card.address.rsplit_once('@').unwrap_or(("", &card.address));
+            let instead = addresses.split('/').map(|address| {
+                let address = address.parse().ok()?;
+                Some(hears.published(card.node, address).to_string())
+            });
+            let instead = instead.collect::<Option<Vec<String>>>()?.join("/");
+            card.address = if node.is_empty() { instead } else { format!("{node}@{instead}") };
             let mut line = serde_json::to_string(&FromRank::Publish { card }).ok()?;
             line.push('\n');
             return Some(line);

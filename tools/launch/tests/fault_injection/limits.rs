@@ -47,7 +47,7 @@ pub fn no_descriptors(seed: u64) -> Result<(), Failed> {
 pub fn no_descriptors_routed(seed: u64) -> Result<(), Failed> {
     let mut dice = Dice::new(&[seed, 0xfe]);
     let mut plan = plan(seed, &mut dice, Some(Kind::Breaks));
-    plan.variables.push(("LONGARM_ROUTED_RANKS", "1".to_owned()));
+    plan.variables.push(("LONGARM_CONNECTIONS_MAX", "0".to_owned()));
     without_descriptors(&plan, &mut dice)
 }
 

@@ -201,7 +201,7 @@ pub fn trials() -> Vec<Trial> {
             a_thousand_of_each_kind(&[("LONGARM_ENCRYPT", "1")])
         }),
         Trial::test("a_thousand_strangers_of_each_kind_neither_enter_a_routed_job_nor_stop_it", || {
-            a_thousand_of_each_kind(&[("LONGARM_ROUTED_RANKS", "1")])
+            a_thousand_of_each_kind(&[("LONGARM_CONNECTIONS_MAX", "0")])
         }),
         Trial::test("a_thousand_visitors_of_another_user_are_turned_away_at_the_door", other_user),
     ]

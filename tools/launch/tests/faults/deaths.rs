@@ -274,33 +274,38 @@ struct Case {
     victim: u32,
     way: &'static str,
     calls: &'static str,
-    /// Only servers connect.
-    routed: bool,
+    /// Where nodes have routers: how many connections a node may have.
+    connections_max: Option<&'static str>,
 }
 
 /// Leaders host the servers of their nodes; with 4 ranks on 2 nodes these are 0 and 2.
-const CASES: [Case; 14] = [
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "collectives", routed: false },
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "collectives", routed: false },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 2, way: "exits", calls: "collectives", routed: false },
-    Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers", routed: false },
-    Case { layout: (4, 2), victim: 3, way: "panics", calls: "collectives", routed: false },
-    Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers", routed: false },
-    Case { layout: (4, 1), victim: 0, way: "killed", calls: "collectives", routed: false },
-    Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers", routed: false },
-    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", routed: false },
-    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", routed: true },
-    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", routed: true },
-    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", routed: true },
+const CASES: [Case; 15] = [
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "collectives", connections_max: None },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", connections_max: None },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "collectives", connections_max: None },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", connections_max: None },
+    Case { layout: (4, 2), victim: 2, way: "exits", calls: "collectives", connections_max: None },
+    Case { layout: (4, 2), victim: 1, way: "exits", calls: "transfers", connections_max: None },
+    Case { layout: (4, 2), victim: 3, way: "panics", calls: "collectives", connections_max: None },
+    Case { layout: (4, 2), victim: 2, way: "panics", calls: "transfers", connections_max: None },
+    Case { layout: (4, 1), victim: 0, way: "killed", calls: "collectives", connections_max: None },
+    Case { layout: (4, 1), victim: 1, way: "returns", calls: "transfers", connections_max: None },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", connections_max: None },
+    Case { layout: (4, 2), victim: 2, way: "killed", calls: "transfers", connections_max: Some("0") },
+    Case { layout: (4, 2), victim: 3, way: "killed", calls: "transfers", connections_max: Some("0") },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "collectives", connections_max: Some("0") },
+    Case { layout: (4, 4), victim: 1, way: "killed", calls: "transfers", connections_max: Some("2") },
 ];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let name = |case: &Case| {
-        let Case { layout: (ranks, nodes), victim, way, calls, routed } = case;
-        let kind = if *routed { "routed_" } else { "" };
+        let Case { layout: (ranks, nodes), victim, way, calls, connections_max } = case;
+        let kind = match connections_max {
+            None => "",
+            Some("0") => "routed_",
+            Some(_) => "partly_routed_",
+        };
         format!("rank_{victim}_of_{ranks}_on_{nodes}_{kind}nodes_{way}_and_all_{calls}_name_it")
     };
     let mut trials: Vec<Trial> = CASES.into_iter().map(|case| Trial::test(name(&case), move || run(&case))).collect();
@@ -317,9 +322,9 @@ fn run_first_call() -> Result<(), Failed> {
 }
 
 fn run(case: &Case) -> Result<(), Failed> {
-    let Case { layout, victim, way, calls, routed } = case;
+    let Case { layout, victim, way, calls, connections_max } = case;
     let mut variables = vec![NO_HURRY];
-    variables.extend(routed.then_some(("LONGARM_ROUTED_RANKS", "1")));
+    variables.extend(connections_max.map(|max| ("LONGARM_CONNECTIONS_MAX", max)));
     let job = Job::start(*layout, "death", &format!("{victim} {way} {calls}"), &variables)?;
     let last = format!(", next {}: ", NEXT[NEXT.len() - 1].0);
     let ended = job.end_after(layout.0 as usize - 1, |line| line.contains(&last))?;

@@ -13,7 +13,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("LONGARM_ENCRYPT", "yes"),
     ("LONGARM_EAGER_BYTES", "256"),
     ("LONGARM_SPIN_US", "0"),
-    ("LONGARM_ROUTED_RANKS", "1"),
+    ("LONGARM_CONNECTIONS_MAX", "0"),
 ];
 
 /// The same, set by name.
@@ -33,7 +33,7 @@ pub fn by_fields() -> Config {
     config.encrypt = true;
     config.eager_bytes = 256;
     config.spin_us = 0;
-    config.routed_ranks = 1;
+    config.connections_max = 0;
     config
 }
 
