@@ -107,7 +107,7 @@ pub trait Listener: Send {
     /// its descriptor stays readable: a loop that only sleeps on it should rest before the next try.
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError>;
 
-    /// From now on hangs up at once on who comes while so many links that were accepted here are open. Listeners that do not count them take in everybody.
+    /// From now on hangs up on further callers while `max` links that were accepted here are open. By default does nothing.
     fn limit_links(&mut self, max: usize) {
         let _ = max;
     }

@@ -102,7 +102,7 @@ impl Layout {
     }
 
     /// How many ranks the largest node has.
-    pub fn ranks_of_node_max(&self) -> u32 {
+    pub fn ranks_per_node_max(&self) -> u32 {
         self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
     }
 
@@ -151,6 +151,7 @@ mod tests {
             assert_eq!(layout.ranks_of(node)[layout.local_of(rank) as usize], rank);
         }
         assert_eq!(layout.server_host(NodeId(1)), Rank(0));
+        assert_eq!(layout.ranks_per_node_max(), 3);
         assert_eq!(*layout.all_ranks(), [0, 1, 2, 3, 4, 5].map(Rank));
         assert_eq!(layout.places(), None, "node 1 has the first rank");
         let dealt_out = Layout::new(Rank(1), &[0, 1, 0, 1].map(NodeId));

@@ -7,21 +7,21 @@
 //!   rank 2 ══ line ═════════════┘    (one link)
 //! ```
 //!
-//! The nodes that a rank calls first it connects to by itself, as many as its share of what a node may have allows (`direct`). At
+//! To the nodes that it calls first a rank has connections of its own, as many as its share of what a node may have allows (`own`). At
 //! every other node it talks to it has a channel: a stream of bytes with credits of its own, so that one slow target stops
 //! nobody else. All channels from one node to another share a trunk, which is one link of the network below. A rank that does not host its node's server has
-//! a line to it, one unix socket which carries its channels in the same way; the router carries each on over a trunk. So a job has nodes × nodes connections in
-//! place of ranks × nodes, and one more for each rank. What the channels carry is what links carry without a router, handshakes, encryption and
+//! a line to it, one unix socket which carries its channels in the same way; the router carries each on over a trunk. So channels cost nodes × nodes connections in
+//! place of ranks × nodes, and a line for each rank. What the channels carry is what links carry without a router, handshakes, encryption and
 //! sessions included: a trunk that breaks is a link that breaks, for each of its channels.
 //!
-//! What costs: a copy and two system calls more for each rank that is not the server's host, and that the server's thread of its own
-//! node takes part in each of its operations. Nothing reaches memory without the target's server.
+//! What channels cost: a copy and two system calls more for each rank that is not the server's host, and that the server's thread of its own
+//! node takes part in each of its operations. Over channels nothing reaches memory without the target's server.
 
 mod address;
 mod channel;
-mod direct;
 mod line;
 mod options;
+mod own;
 mod router;
 mod table;
 #[cfg(test)]
@@ -38,20 +38,20 @@ use crate::link_error::LinkError;
 use crate::poller::Poller;
 use crate::traits::{Capabilities, Intake, Link, Listener, Netmod};
 use address::{Address, for_routers};
-use direct::{Choice, DirectNodes};
 pub use options::RoutedOptions;
+use own::{Choice, OwnNodes};
 use router::Router;
 
 /// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
-/// `NODE@ADDRESS`, the number of the node and what the network below calls it.
+/// `NODE@ROUTER` or `NODE@ROUTER/SERVER`: the number of the node, and what the network below calls its router, and its server for connections of ranks' own.
 pub struct Routed {
     options: Arc<RoutedOptions>,
     /// The router of this process, as long as somebody listens or has a channel.
     here: Mutex<Weak<Mutex<Router>>>,
     /// The line of this process, if it has no router. Made when a link is first wanted.
     line: OnceLock<Arc<Line>>,
-    /// The nodes that this process connects to by itself.
-    direct: DirectNodes,
+    /// The nodes that this process has connections of its own to.
+    own: OwnNodes,
 }
 
 /// The way to a node that goes by routers, as people read it; what the network below calls its ways are addresses.
@@ -80,12 +80,8 @@ impl Routed {
     /// When the network below has no descriptors to sleep on.
     pub fn new(options: RoutedOptions) -> Routed {
         assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
-        let direct = DirectNodes::new(if options.direct_links_max > 0 { options.direct_nodes_max } else { 0 });
-        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new(), direct }
-    }
-
-    fn goes_directly(&self) -> bool {
-        self.options.direct_links_max > 0
+        let own = OwnNodes::new(if options.has_own_links() { options.own_nodes_max } else { 0 });
+        Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new(), own }
     }
 
     fn line(&self) -> Result<&Arc<Line>, LinkError> {
@@ -105,12 +101,11 @@ impl Netmod for Routed {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let remote_memory = self.goes_directly() && self.options.netmod.capabilities().remote_memory;
-        Capabilities { remote_memory, descriptor_sleep: true }
+        Capabilities { remote_memory: self.options.reaches_memory(), descriptor_sleep: true }
     }
 
     fn remote_memory(&self) -> Option<Arc<dyn RemoteMemory>> {
-        self.options.netmod.remote_memory().filter(|_| self.goes_directly())
+        self.options.netmod.remote_memory().filter(|_| self.options.reaches_memory())
     }
 
     fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
@@ -133,14 +128,15 @@ impl Netmod for Routed {
         Ok(Box::new(RoutedListener { router, poller, address, is_corked: false }))
     }
 
+    /// Asked for the first time for a node, this takes one of the places for connections of the process's own, if one is left.
     fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
         let Address { node, server, .. } = Address::parse(address).ok_or(LinkError::BadAddress)?;
-        let choice = if node == self.options.identity.node { Choice::ByRouters } else { self.direct.choose(node) };
+        let choice = if node == self.options.identity.node { Choice::ByRouters } else { self.own.choose(node) };
         let mut ways = match (choice, server) {
-            (Choice::Directly | Choice::Either, Some(server)) => self.options.netmod.ways(server)?,
+            (Choice::ByItself | Choice::Either, Some(server)) => self.options.netmod.ways(server)?,
             _ => Vec::new(),
         };
-        if ways.is_empty() || choice == Choice::Either {
+        if ways.is_empty() || (choice == Choice::Either && !self.options.reaches_memory()) {
             ways.push(BY_ROUTERS.to_owned());
         }
         Ok(ways)
@@ -178,7 +174,7 @@ struct RoutedListener {
 
 impl Listener for RoutedListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
-        Router::accept(&self.router)
+        Ok(Router::accept(&self.router))
     }
 
     fn drive(&mut self) -> bool {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use longarm_proto::{Identity, Secret};
 
-use crate::traits::Netmod;
+use crate::link_error::LinkError;
+use crate::traits::{Listener, Netmod};
 
 /// See the module.
 #[derive(Clone)]
@@ -21,14 +22,35 @@ pub struct RoutedOptions {
     pub node_count: u32,
     /// Connections that have not proven themselves yet, at most, besides one of each node of the job.
     pub half_open_max: usize,
-    /// Nodes that this process connects to by itself, at most: the first ones that it calls.
-    pub direct_nodes_max: usize,
-    /// Such connections of ranks of other nodes that are taken in here at a time. 0: ranks do not connect, whatever the former number says. Has to be 0 on all
+    /// Nodes that this process has connections of its own to, past the routers, at most: the first ones that it calls.
+    pub own_nodes_max: usize,
+    /// Such connections of ranks of other nodes that are taken in here at a time, on networks whose devices reach no memory; on others all are. 0: ranks have none, whatever the former number says. Has to be 0 on all
     /// nodes or on none.
-    pub direct_links_max: usize,
+    pub own_links_max: usize,
     /// How long nothing may come over a trunk on which a channel waits, at most, in milliseconds: so that a rank that goes on calling finds
     /// another one before it gives up.
     pub silence_ms_max: u64,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
+}
+
+impl RoutedOptions {
+    /// Whether ranks have connections of their own, past the routers.
+    pub(super) fn has_own_links(&self) -> bool {
+        self.own_links_max > 0
+    }
+
+    /// Whether devices reach memory over these. What one has begun ends only over a connection of its kind: no channel takes the place of such a one.
+    pub(super) fn reaches_memory(&self) -> bool {
+        self.has_own_links() && self.netmod.capabilities().remote_memory
+    }
+
+    /// Where ranks of other nodes call the server. Whom it hangs up on goes by the routers, so it hangs up on nobody where they could not carry on.
+    pub(super) fn listen_for_ranks(&self) -> Result<Box<dyn Listener>, LinkError> {
+        let mut listener = self.netmod.listen()?;
+        if !self.reaches_memory() {
+            listener.limit_links(self.own_links_max);
+        }
+        Ok(listener)
+    }
 }

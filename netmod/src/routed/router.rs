@@ -18,9 +18,9 @@ use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
 
 use super::address::Address;
 use super::channel::{Channel, End, Relay};
-use super::direct::DirectListener;
 use super::line::{self, SocketLink};
 use super::options::RoutedOptions;
+use super::own::RankListener;
 use super::table::{ChannelKey, Channels, Key, Table, TrunkKey, Trunks};
 use super::trunk::{Going, Trunk};
 use crate::accept::Admission;
@@ -39,7 +39,7 @@ const LISTENER: u64 = 0;
 const LINES: u64 = 1;
 const WAKER: u64 = 2;
 const TICK: u64 = 3;
-const DIRECT: u64 = 4;
+const RANKS: u64 = 4;
 const WAITING: u64 = 1 << 32;
 const TRUNK: u64 = 2 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
@@ -109,7 +109,7 @@ pub(super) struct Router {
     /// `None` at a rank that has no more than its line.
     address: Option<String>,
     /// Where ranks of other nodes call the server by themselves, if they do.
-    direct: Option<DirectListener>,
+    ranks: Option<RankListener>,
     poller: Arc<Poller>,
     ready: Vec<Ready>,
     waker: Waker,
@@ -151,9 +151,9 @@ impl Router {
     /// A router that listens. `is_first`: the ranks of this node find it.
     pub(super) fn open(options: Arc<RoutedOptions>, is_first: bool) -> Result<(Router, Arc<Poller>), LinkError> {
         let listener = options.netmod.listen()?;
-        let direct = if options.direct_links_max > 0 { Some(options.netmod.listen()?) } else { None };
+        let ranks = if options.has_own_links() { Some(options.listen_for_ranks()?) } else { None };
         let lines = if is_first { Some(line::listen(&options.socket_name)?) } else { None };
-        Router::with(options, Some(Listeners { routers: listener, ranks: direct }), lines)
+        Router::with(options, Some(Listeners { routers: listener, ranks }), lines)
     }
 
     /// The end of a rank's line: what a rank has that reaches other nodes through the router of another process. Its only trunk is the line, which is
@@ -170,11 +170,11 @@ impl Router {
         let node = options.identity.node;
         let address = listeners.as_ref().map(|listeners| listeners.address(node));
         let poller = Arc::new(Poller::new()?);
-        let (listener, direct) = match listeners {
+        let (listener, ranks) = match listeners {
             Some(Listeners { routers, ranks }) => (Some(routers), ranks),
             None => (None, None),
         };
-        let direct = direct.map(|ranks| DirectListener::new(ranks, options.direct_links_max, &poller, DIRECT));
+        let ranks = ranks.map(|listener| RankListener::new(listener, &poller, RANKS));
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
         let tick = Alarm::silent()?;
@@ -201,7 +201,7 @@ impl Router {
             calls: Calls::new(Arc::clone(&options.netmod)),
             options,
             address,
-            direct: direct.transpose()?,
+            ranks: ranks.transpose()?,
             poller: Arc::clone(&poller),
             ready: Vec::new(),
             waker,
@@ -254,7 +254,7 @@ impl Router {
     /// Nobody is taken in any more. What is open goes on.
     pub(super) fn stop_listening(&mut self) {
         self.entrance.close();
-        self.direct = None;
+        self.ranks = None;
         self.lines = None;
         for arrived in std::mem::take(&mut self.arrived) {
             if let Arrived::Channel { key, .. } = arrived {
@@ -279,7 +279,7 @@ impl Router {
 
     /// Whether somebody waits for the server.
     fn somebody_waits(&self) -> bool {
-        !self.arrived.is_empty() || self.direct.as_ref().is_some_and(DirectListener::is_announced)
+        !self.arrived.is_empty() || self.ranks.as_ref().is_some_and(RankListener::is_announced)
     }
 
     /// Does what there is to do, a bounded amount, for a server that takes nobody in now.
@@ -304,9 +304,9 @@ impl Router {
                     LISTENER => self.take_in_trunks(),
                     LINES => self.take_in_lines(),
                     WAKER => self.waker.clear(),
-                    DIRECT => {
-                        if let Some(direct) = &mut self.direct {
-                            direct.announce(&self.poller);
+                    RANKS => {
+                        if let Some(ranks) = &mut self.ranks {
+                            ranks.announce(&self.poller);
                         }
                     }
                     _ => self.look_after(),

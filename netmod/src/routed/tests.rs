@@ -1,7 +1,7 @@
 //! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
 
-mod direct;
 mod lines;
+mod own;
 mod stalls;
 
 use std::collections::VecDeque;
@@ -68,8 +68,8 @@ fn options(node: u32) -> RoutedOptions {
         secret: Secret([5; 32]),
         node_count: 2,
         half_open_max: 8,
-        direct_nodes_max: 0,
-        direct_links_max: 0,
+        own_nodes_max: 0,
+        own_links_max: 0,
         silence_ms_max: 5000,
         handshake_timeout_ms: 5000,
     }

@@ -25,7 +25,7 @@ pub struct VerbsOptions {
     pub queue_depth: u32,
     /// Reads that a peer may have under way, if the device answers so many. Without any, gets are served.
     pub reads_at_once_max: u8,
-    /// How many peers are expected at most: ranks of other nodes, or other nodes where only servers connect.
+    /// How many peers are expected at most: ranks of other nodes, or where nodes have routers their trunks and the ranks' own connections.
     pub peers: usize,
     /// How long a packet is waited for before it is sent again: 4.096 µs times two to the power of this, seven times.
     pub timeout_code: u8,

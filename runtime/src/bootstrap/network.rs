@@ -32,8 +32,8 @@ pub(crate) fn network(
         secret: secret.clone(),
         node_count: layout.node_count(),
         half_open_max: config.half_open_max as usize,
-        direct_nodes_max: direct_nodes_max(config, layout),
-        direct_links_max: config.connections_max as usize,
+        own_nodes_max: own_nodes_max(config, layout),
+        own_links_max: config.connections_max as usize,
         // In half of the time for which ranks go on calling.
         silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
@@ -46,11 +46,11 @@ const TRUNK_SILENCE_MS_MIN: u64 = 800;
 /// Whether nodes have routers: some node could have more connections than it may, if each of its ranks called all other nodes.
 pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
     let nodes_elsewhere = u64::from(layout.node_count()) - 1;
-    u64::from(layout.ranks_of_node_max()) * nodes_elsewhere > config.connections_max
+    u64::from(layout.ranks_per_node_max()) * nodes_elsewhere > config.connections_max
 }
 
 /// How many nodes this rank may call by itself where nodes have routers: the ranks of its node share what that may have.
-fn direct_nodes_max(config: &Config, layout: &Layout) -> usize {
+fn own_nodes_max(config: &Config, layout: &Layout) -> usize {
     config.connections_max as usize / layout.ranks_of(layout.my_node()).len()
 }
 
@@ -111,9 +111,10 @@ pub(crate) fn verbs_options(config: &Config, node: u32) -> longarm_verbs::VerbsO
 fn verbs(config: &Config, layout: &Layout, tcp: TcpOptions) -> longarm_verbs::Verbs {
     let is_elsewhere = |rank: &u32| layout.node_of(longarm_proto::Rank(*rank)) != layout.my_node();
     let ranks_elsewhere = (0..layout.rank_count()).filter(is_elsewhere).count();
+    let nodes_elsewhere = layout.node_count() as usize - 1;
     let peers = match is_routed(config, layout) {
-        // A trunk to each node, and what comes in directly.
-        true => (layout.node_count() as usize - 1 + config.connections_max as usize).min(ranks_elsewhere),
+        // A trunk to each node and one from it, what this rank calls by itself, and what its server takes in.
+        true => 2 * nodes_elsewhere + own_nodes_max(config, layout) + config.connections_max as usize,
         false => ranks_elsewhere,
     };
     let options = longarm_verbs::VerbsOptions { peers, ..verbs_options(config, layout.my_node().0) };
@@ -144,4 +145,27 @@ fn verbs_or_tcp(_: &Config, _: &Layout, tcp: TcpOptions) -> Arc<dyn Netmod> {
 fn verbs_demanded(_: &Config, _: &Layout, _: TcpOptions) -> Result<Arc<dyn Netmod>, InitError> {
     let reason = "this build has no verbs; build it with `--features verbs`, or set LONGARM_NETMOD=tcp".to_owned();
     Err(InitError::Network { reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_proto::{NodeId, Rank};
+
+    use super::*;
+
+    #[test]
+    fn a_job_has_routers_if_its_largest_node_could_have_too_many_connections_and_its_ranks_share_what_it_may_have() {
+        // Nodes of three ranks and of two: at most three times one connection.
+        let layout = Layout::new(Rank(0), &[0, 0, 0, 1, 1].map(NodeId));
+        let with = |connections_max| {
+            let mut config = Config::default();
+            config.connections_max = connections_max;
+            config
+        };
+        assert!(!is_routed(&with(3), &layout) && is_routed(&with(2), &layout) && is_routed(&with(0), &layout));
+        let shares = |max| [0, 4].map(|rank| own_nodes_max(&with(max), &layout.of(Rank(rank))));
+        assert_eq!([shares(0), shares(2), shares(7)], [[0, 0], [0, 1], [2, 3]]);
+        let alone = Layout::new(Rank(0), &[NodeId(0); 4]);
+        assert!(!is_routed(&with(0), &alone), "one node has nobody to connect to");
+    }
 }

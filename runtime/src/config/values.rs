@@ -93,7 +93,8 @@ pub struct Config {
     pub half_open_max: u64,
     /// How long a handshake may take.
     pub handshake_timeout_ms: u64,
-    /// How many connections of its own ranks a node may have to other nodes, and of their ranks to its server. What goes beyond goes by routers.
+    /// How many connections the ranks of a node may have to servers of other nodes, and, counted by itself, how many of other ranks its server takes in. What goes
+    /// beyond goes by routers.
     pub connections_max: u64,
     /// Size of the symmetric heap of each rank. Memory is used only where it is touched.
     pub heap_bytes: u64,

@@ -269,8 +269,8 @@ impl Play {
             secret: SECRET,
             node_count: 3,
             half_open_max: 4,
-            direct_nodes_max: 0,
-            direct_links_max: 0,
+            own_nodes_max: 0,
+            own_links_max: 0,
             silence_ms_max: 1 << 40,
             handshake_timeout_ms: 1 << 40,
         });

@@ -38,7 +38,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Kinds of trials of which there is one for each seed: name, how many every day, what.
 type Family = (&'static str, u64, fn(u64) -> Result<(), Failed>);
 
-const FAMILIES: [Family; 17] = [
+const FAMILIES: [Family; 18] = [
     ("broken_connections_are_made_anew", 130, |seed| breaks::run(Kind::Breaks, seed)),
     ("silent_connections_are_made_anew", 25, |seed| breaks::run(Kind::Stalls, seed)),
     ("servers_out_of_reach_are_called_again", 15, |seed| breaks::run(Kind::Restarts, seed)),
@@ -53,6 +53,7 @@ const FAMILIES: [Family; 17] = [
     ("links_that_went_down_and_up_carry_on", 3, links::go_down),
     ("descriptors_that_come_back_are_waited_for", 5, limits::no_descriptors),
     ("descriptors_that_come_back_are_waited_for_by_routers", 5, limits::no_descriptors_routed),
+    ("descriptors_that_come_back_are_waited_for_beside_routers", 5, limits::no_descriptors_partly_routed),
     ("processes_without_addresses_say_so", 3, limits::no_addresses),
     ("servers_without_shared_memory_say_so", 3, limits::no_shared_memory),
     ("processes_killed_for_memory_are_named", 2, limits::memory_is_full),

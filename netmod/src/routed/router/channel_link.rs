@@ -69,29 +69,24 @@ impl Drop for ChannelLink {
 
 impl Router {
     /// Does what there is to do, and gives the next who has come for the server.
-    ///
-    /// # Errors
-    /// As [`Listener::accept`](crate::Listener::accept).
-    pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Result<Option<Box<dyn Link>>, LinkError> {
+    pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
         let mut router = this.lock();
         if !router.somebody_waits() {
             router.turn();
         }
-        let router = &mut *router;
-        match (router.arrived.pop_front(), &mut router.direct) {
-            (Some(Arrived::Channel { key, beacon, name }), _) => {
-                Ok(Some(Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name))))
+        match router.arrived.pop_front() {
+            Some(Arrived::Channel { key, beacon, name }) => {
+                Some(Box::new(ChannelLink::new(Arc::clone(this), key, beacon, name)))
             }
-            (Some(Arrived::Host(link)), _) => Ok(Some(Box::new(link))),
-            (None, Some(direct)) => direct.accept(&router.poller),
-            (None, None) => Ok(None),
+            Some(Arrived::Host(link)) => Some(Box::new(link)),
+            None => router.take_in_rank(),
         }
     }
 
     /// Opens a channel to an address from inside this process.
     pub(crate) fn connect(this: &Arc<Mutex<Router>>, address: &str) -> Result<Box<dyn Link>, LinkError> {
         let mut router = this.lock();
-        if router.address.as_deref() == Some(address) {
+        if router.is_own_address(address) {
             let (here, there) = line::pair(address)?;
             router.arrive(Arrived::Host(there));
             return Ok(Box::new(here));

@@ -11,7 +11,7 @@ use crate::dial::{CallerStep, DialError};
 use crate::entrance::EntranceStep;
 use crate::interest::Interest;
 use crate::link_error::LinkError;
-use crate::routed::address::Address;
+use crate::routed::address::{Address, for_routers};
 use crate::routed::channel::{Channel, Here};
 use crate::routed::line::{self, LINE, SocketLink};
 use crate::routed::table::{ChannelKey, TrunkKey};
@@ -27,6 +27,11 @@ impl Router {
     /// A channel of this process to an address.
     pub(super) fn begin_here(&mut self, address: &str, here: Here) -> Result<ChannelKey, LinkError> {
         if self.is_of_rank() { self.begin_over_line(address, here) } else { self.begin(address, End::Here(here)) }
+    }
+
+    /// Whether routers call this one by that address.
+    pub(super) fn is_own_address(&self, address: &str) -> bool {
+        self.address.as_deref().map(for_routers) == Some(address)
     }
 
     /// Whether it is the end of a rank's line.
@@ -248,6 +253,16 @@ impl Router {
         }
     }
 
+    /// The next rank of another node that calls the server by itself.
+    pub(super) fn take_in_rank(&mut self) -> Option<Box<dyn Link>> {
+        let ranks = self.ranks.as_mut()?;
+        let next = ranks.accept(&self.poller);
+        if ranks.rests() {
+            self.start_tick();
+        }
+        next
+    }
+
     /// A rank of this node has said more of where a channel of its line is to lead.
     pub(super) fn decide(&mut self, key: ChannelKey) {
         let channel = &mut self.channels[key];
@@ -259,7 +274,7 @@ impl Router {
         };
         let said_bytes = said.len();
         self.passed(key, said_bytes);
-        if self.address.as_ref() == Some(&address) {
+        if self.is_own_address(&address) {
             return self.decide_here(key);
         }
         match self.begin(&address, End::Relay(Relay::of(key))) {
@@ -344,6 +359,9 @@ impl Router {
         }
         let now_ms = self.clock.now_ms();
         self.watch_lines(Interest::READABLE);
+        if let Some(ranks) = &mut self.ranks {
+            ranks.look_after(&self.poller);
+        }
         self.entrance.look_after(now_ms);
         self.see_to_callers();
         let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silence.lasts();

@@ -51,6 +51,15 @@ pub fn no_descriptors_routed(seed: u64) -> Result<(), Failed> {
     without_descriptors(&plan, &mut dice)
 }
 
+/// The same where ranks have some connections of their own: those that cannot be taken in hold up no channel.
+pub fn no_descriptors_partly_routed(seed: u64) -> Result<(), Failed> {
+    let mut dice = Dice::new(&[seed, 0xff]);
+    let mut plan = plan(seed, &mut dice, Some(Kind::Breaks));
+    (plan.ranks, plan.nodes) = (4, 4);
+    plan.variables.push(("LONGARM_CONNECTIONS_MAX", "2".to_owned()));
+    without_descriptors(&plan, &mut dice)
+}
+
 fn without_descriptors(plan: &Plan, dice: &mut Dice) -> Result<(), Failed> {
     let mut job = Job::start(plan)?;
     let victim = dice.below(plan.ranks as usize) as u32;
