@@ -6,6 +6,7 @@ use longarm_client::Layout;
 use longarm_netmod::{Congestion, Interface, Netmod, Routed, RoutedOptions, SocketBuffers, Tcp, TcpOptions};
 use longarm_proto::{Identity, Secret};
 use longarm_server::door::door_name;
+use rustix::process::Resource;
 
 use crate::config::{Config, NetworkChoice};
 use crate::error::InitError;
@@ -33,7 +34,7 @@ pub(crate) fn network(
         node_count: layout.node_count(),
         half_open_max: config.half_open_max as usize,
         own_nodes_max: own_nodes_max(config, layout),
-        own_links_max: config.connections_max as usize,
+        own_links_max: config.connections_max.min(descriptors_max() / 2) as usize,
         // In half of the time for which ranks go on calling.
         silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
@@ -42,6 +43,11 @@ pub(crate) fn network(
 
 /// However short ranks wait, a trunk is not given up before.
 const TRUNK_SILENCE_MS_MIN: u64 = 800;
+
+/// How many descriptors this process may have, as it raises its limit.
+fn descriptors_max() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
 
 /// Whether nodes have routers: some node could have more connections than it may, if each of its ranks called all other nodes.
 pub(crate) fn is_routed(config: &Config, layout: &Layout) -> bool {
