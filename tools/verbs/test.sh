@@ -32,7 +32,7 @@ PARTS=(
     "corruption|600||a wire that changes and doubles packets"
     "delay|600||a wire that takes its time"
     "iwarp|1500|--siw|devices of iWARP, whose connections the connection manager makes"
-    "routed|600||jobs whose ranks go through the servers of their nodes, all or some"
+    "routed|900||jobs whose ranks go through the servers of their nodes, all or some"
     "odp|1800|--suite trixie-backports --mended|memory on demand, with a newer kernel's soft-RoCE whose on-demand paging was put right"
     "odp-stock|900|--suite trixie-backports|the same kernel's soft-RoCE as it is"
     "nothing|300|--net none|a machine without devices"

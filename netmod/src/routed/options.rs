@@ -24,8 +24,8 @@ pub struct RoutedOptions {
     pub half_open_max: usize,
     /// Nodes that this process has connections of its own to, past the routers, at most: the first ones that it calls.
     pub own_nodes_max: usize,
-    /// Such connections of ranks of other nodes that are taken in here at a time, on networks whose devices reach no memory; on others all are. 0: ranks have none, whatever the former number says. Has to be 0 on all
-    /// nodes or on none.
+    /// Such connections of ranks of other nodes that are taken in here at a time; where devices reach memory over them all are. 0: ranks have
+    /// none, whatever the former number says. Has to be 0 on all nodes or on none.
     pub own_links_max: usize,
     /// How long nothing may come over a trunk on which a channel waits, at most, in milliseconds: so that a rank that goes on calling finds
     /// another one before it gives up.

@@ -26,6 +26,8 @@ pub(crate) fn network(
     if !is_routed(config, layout) {
         return Ok(netmod);
     }
+    // Neither a rank nor its server can have more connections than its process has descriptors for.
+    let connections_max = (descriptors_max() / 2) as usize;
     Ok(Arc::new(Routed::new(RoutedOptions {
         netmod,
         socket_name: format!("{}-router", door_name(identity.job, identity.node)),
@@ -33,8 +35,8 @@ pub(crate) fn network(
         secret: secret.clone(),
         node_count: layout.node_count(),
         half_open_max: config.half_open_max as usize,
-        own_nodes_max: own_nodes_max(config, layout),
-        own_links_max: config.connections_max.min(descriptors_max() / 2) as usize,
+        own_nodes_max: own_nodes_max(config, layout).min(connections_max),
+        own_links_max: connections_max.min(config.connections_max as usize),
         // In half of the time for which ranks go on calling.
         silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
