@@ -57,7 +57,8 @@ impl Calls {
             && let Some(first) = self.first.lock().get(address)
             && let Some(place) = ways.iter().position(|way| way == first)
         {
-            ways[..=place].rotate_right(1);
+            // So that one that was silent stands last, and each has its turn.
+            ways.rotate_left(place);
         }
         // Where there is none it is looked at by time alone.
         let poller = if ways.len() > 1 { Poller::new().ok() } else { None };

@@ -136,7 +136,7 @@ impl Netmod for Routed {
             (Choice::ByItself | Choice::Either, Some(server)) => self.options.netmod.ways(server)?,
             _ => Vec::new(),
         };
-        if ways.is_empty() || (choice == Choice::Either && !self.options.reaches_memory()) {
+        if ways.is_empty() || (choice == Choice::Either && !self.options.has_device()) {
             ways.push(BY_ROUTERS.to_owned());
         }
         Ok(ways)

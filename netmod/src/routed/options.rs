@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longarm_proto::{Identity, Secret};
 
+use crate::direct::NoDeviceRmw;
 use crate::link_error::LinkError;
 use crate::traits::{Listener, Netmod};
 
@@ -24,7 +25,7 @@ pub struct RoutedOptions {
     pub half_open_max: usize,
     /// Nodes that this process has connections of its own to, past the routers, at most: the first ones that it calls.
     pub own_nodes_max: usize,
-    /// Such connections of ranks of other nodes that are taken in here at a time; where devices reach memory over them all are. 0: ranks have
+    /// Such connections of ranks of other nodes that are taken in here at a time; where a device reaches memory over them all are. 0: ranks have
     /// none, whatever the former number says. Has to be 0 on all nodes or on none.
     pub own_links_max: usize,
     /// How long nothing may come over a trunk on which a channel waits, at most, in milliseconds: so that a rank that goes on calling finds
@@ -40,15 +41,22 @@ impl RoutedOptions {
         self.own_links_max > 0
     }
 
-    /// Whether devices reach memory over these. What one has begun ends only over a connection of its kind: no channel takes the place of such a one.
+    /// Whether devices may reach memory over these.
     pub(super) fn reaches_memory(&self) -> bool {
         self.has_own_links() && self.netmod.capabilities().remote_memory
+    }
+
+    /// Whether a device is there that does so, which is opened for that. What it has begun ends only over a connection of its kind: no channel takes the place of
+    /// such a one.
+    pub(super) fn has_device(&self) -> bool {
+        let has_none = [NoDeviceRmw::Network, NoDeviceRmw::NoDevice, NoDeviceRmw::Served];
+        self.reaches_memory() && !self.netmod.device_rmw().is_err_and(|why| has_none.contains(&why))
     }
 
     /// Where ranks of other nodes call the server. Whom it hangs up on goes by the routers, so it hangs up on nobody where they could not carry on.
     pub(super) fn listen_for_ranks(&self) -> Result<Box<dyn Listener>, LinkError> {
         let mut listener = self.netmod.listen()?;
-        if !self.reaches_memory() {
+        if !self.has_device() {
             listener.limit_links(self.own_links_max);
         }
         Ok(listener)

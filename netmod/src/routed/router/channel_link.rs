@@ -71,7 +71,8 @@ impl Router {
     /// Does what there is to do, and gives the next who has come for the server.
     pub(crate) fn accept(this: &Arc<Mutex<Router>>) -> Option<Box<dyn Link>> {
         let mut router = this.lock();
-        if !router.somebody_waits() {
+        // Also while ranks wait who call by themselves: the router has others to see to.
+        if router.arrived.is_empty() {
             router.turn();
         }
         match router.arrived.pop_front() {

@@ -130,8 +130,8 @@ fn ranks_that_a_server_has_no_room_for_wait_in_silence_while_it_is_driven() {
     assert!(leads(&mut *here, &mut *there, std::thread::yield_now));
 }
 
-/// TCP that says that it has devices.
-struct MockDevices(Tcp);
+/// TCP that says that it has a device, or why it has none.
+struct MockDevices(Tcp, Result<(), NoDeviceRmw>);
 
 impl Netmod for MockDevices {
     fn name(&self) -> &'static str {
@@ -140,6 +140,10 @@ impl Netmod for MockDevices {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { remote_memory: true, ..self.0.capabilities() }
+    }
+
+    fn device_rmw(&self) -> Result<(), NoDeviceRmw> {
+        self.1
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
@@ -153,16 +157,24 @@ impl Netmod for MockDevices {
 
 #[test]
 fn no_channel_takes_the_place_of_a_connection_over_which_devices_reach_memory() {
-    let of = |node, own_links_max| {
-        let netmod = Arc::new(MockDevices(Tcp::new(TcpOptions::default())));
+    let with = |device, node, own_links_max| {
+        let netmod = Arc::new(MockDevices(Tcp::new(TcpOptions::default()), device));
         Routed::new(RoutedOptions { netmod, own_nodes_max: 1, own_links_max, ..options(node) })
     };
+    let of = |node, own_links_max| with(Err(NoDeviceRmw::Iwarp), node, own_links_max);
     let (rank, server) = (of(0, 1), of(1, 1));
     assert!(rank.capabilities().remote_memory && !of(0, 0).capabilities().remote_memory);
     let mut listener = server.listen().unwrap();
     let address = listener.address().to_owned();
     let own = rank.ways(&address).unwrap();
     assert_eq!(rank.ways(&address).unwrap(), own, "also when it was called before");
+    let without = with(Err(NoDeviceRmw::NoDevice), 0, 1);
+    assert_eq!(without.ways(&address).unwrap(), own);
+    assert_eq!(
+        without.ways(&address).unwrap(),
+        [&*own[0], BY_ROUTERS],
+        "nothing is under way where there is no device"
+    );
     let _connections = [0; 3].map(|_| {
         let here = rank.connect_by(&address, &own[0]).unwrap();
         poll(&mut [PollFd::from_borrowed_fd(listener.descriptor().unwrap(), PollFlags::IN)], None).unwrap();
