@@ -80,7 +80,7 @@ impl Routed {
     /// When the network below has no descriptors to sleep on.
     pub fn new(options: RoutedOptions) -> Routed {
         assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
-        let own = OwnNodes::new(if options.has_own_links() { options.own_nodes_max } else { 0 });
+        let own = OwnNodes::new(options.own_nodes_max);
         Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new(), own }
     }
 

@@ -164,6 +164,8 @@ fn no_channel_takes_the_place_of_a_connection_over_which_devices_reach_memory() 
     let of = |node, own_links_max| with(Err(NoDeviceRmw::Iwarp), node, own_links_max);
     let (rank, server) = (of(0, 1), of(1, 1));
     assert!(rank.capabilities().remote_memory && !of(0, 0).capabilities().remote_memory);
+    let shared_only = of(0, 0).listen().unwrap().address().to_owned();
+    assert_eq!(of(2, 0).ways(&shared_only).unwrap(), [BY_ROUTERS], "where ranks have no connections of their own");
     let mut listener = server.listen().unwrap();
     let address = listener.address().to_owned();
     let own = rank.ways(&address).unwrap();
