@@ -101,6 +101,8 @@ pub struct Coordinator {
     connections: HashMap<u64, Connection>,
     next_connection: u64,
     half_open: usize,
+    /// Connections in the order in which they came, which is that of their time limits. The first one is not let in yet; others behind it may be, or be gone.
+    unproven: VecDeque<u64>,
     phase: Phase,
     effects: VecDeque<Effect>,
     /// The first failure's status, and when the job is ended.
@@ -132,6 +134,7 @@ impl Coordinator {
             connections: HashMap::new(),
             next_connection: 0,
             half_open: 0,
+            unproven: VecDeque::new(),
             phase: Phase::Gathering {
                 arrivals: vec![None; size as usize],
                 missing: size,
@@ -156,6 +159,7 @@ impl Coordinator {
         self.next_connection += 1;
         self.half_open += 1;
         self.connections.insert(number, Connection::new(nonce, now + self.settings.proof));
+        self.unproven.push_back(number);
         Some(number)
     }
 
@@ -196,10 +200,10 @@ impl Coordinator {
 
     /// Time has passed.
     pub fn handle_time(&mut self, now: Instant) {
-        let late = |connection: &Connection| connection.until().is_some_and(|until| until <= now);
-        let late: Vec<u64> =
-            self.connections.iter().filter(|(_, connection)| late(connection)).map(|(number, _)| *number).collect();
-        late.into_iter().for_each(|number| self.close(number));
+        while let Some((number, _)) = self.first_unproven().filter(|(_, until)| *until <= now) {
+            self.close(number);
+            self.forget_proven();
+        }
         if let Phase::Gathering { until, .. } = self.phase
             && until <= now
         {
@@ -219,10 +223,10 @@ impl Coordinator {
 
     /// When [`Coordinator::handle_time`] has something to do without anything else happening.
     pub fn deadline(&self) -> Option<Instant> {
-        let proofs = self.connections.values().filter_map(Connection::until).min();
+        let proof = self.first_unproven().map(|(_, until)| until);
         let gathering = if let Phase::Gathering { until, .. } = self.phase { Some(until) } else { None };
         let met = if matches!(self.phase, Phase::Met { .. }) { self.watchdog.deadline() } else { None };
-        [proofs, gathering, met, self.ending.map(|(_, at)| at)].into_iter().flatten().min()
+        [proof, gathering, met, self.ending.map(|(_, at)| at)].into_iter().flatten().min()
     }
 
     /// The next thing to do. `None` when there is none left.
@@ -488,8 +492,24 @@ impl Coordinator {
         }
     }
 
+    /// The connection that is cut off next if it does not become a rank before, and when.
+    fn first_unproven(&self) -> Option<(u64, Instant)> {
+        let first = *self.unproven.front()?;
+        Some((first, self.connections.get(&first)?.until()?))
+    }
+
+    /// Those in front that became ranks or are gone have no time limit.
+    fn forget_proven(&mut self) {
+        while let Some(first) = self.unproven.front()
+            && self.connections.get(first).and_then(Connection::until).is_none()
+        {
+            self.unproven.pop_front();
+        }
+    }
+
     /// What follows from what has happened: messages to ranks, and answers that are complete.
     fn settle(&mut self, now: Instant) {
+        self.forget_proven();
         self.pass_messages();
         self.look_at_answers(now);
         self.pass_messages();

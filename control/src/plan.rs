@@ -105,9 +105,14 @@ impl Plan {
         self.node_of_rank.len() as u32
     }
 
-    /// The lowest rank of a node, which leads it.
-    pub fn leader(&self, node: u32) -> Option<u32> {
-        self.node_of_rank.iter().position(|own| *own == node).map(|rank| rank as u32)
+    /// The lowest rank of each node, which leads it.
+    pub fn leaders(&self) -> Vec<u32> {
+        let mut leaders = vec![u32::MAX; self.nodes as usize];
+        for (rank, node) in (0..).zip(&self.node_of_rank) {
+            let leader = &mut leaders[*node as usize];
+            *leader = rank.min(*leader);
+        }
+        leaders
     }
 }
 
@@ -164,6 +169,6 @@ mod tests {
     #[test]
     fn the_leader_of_a_node_is_its_lowest_rank() {
         let plan = Plan::new(7, Some(3), None).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|node| plan.leader(node)), [Some(0), Some(3), Some(5), None]);
+        assert_eq!(plan.leaders(), [0, 3, 5]);
     }
 }

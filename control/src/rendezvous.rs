@@ -192,9 +192,16 @@ pub struct Rendezvous {
     /// What every rank is told of the plan.
     node_of_rank: NodeOfRank,
     job: Job,
+    /// The rank that leads each node.
+    leaders: Vec<u32>,
     /// How many ranks each machine has.
     ranks_on: Vec<u32>,
     ranks: Vec<RankState>,
+    /// How many of them are silent, and how many part of the job.
+    silent: u32,
+    joined: u32,
+    /// Whether one may have left that was not let go yet.
+    one_has_left: bool,
     cards: Vec<Option<NodeCard>>,
     /// Who waits for the card of each node.
     waiting: Vec<Vec<u32>>,
@@ -224,6 +231,9 @@ impl Rendezvous {
         };
         Rendezvous {
             ranks: std::iter::repeat_with(silent).take(plan.ranks() as usize).collect(),
+            silent: plan.ranks(),
+            joined: 0,
+            one_has_left: false,
             cards: vec![None; plan.nodes as usize],
             waiting: vec![Vec::new(); plan.nodes as usize],
             messages: VecDeque::new(),
@@ -233,6 +243,7 @@ impl Rendezvous {
             any_ended: false,
             started: None,
             left: None,
+            leaders: plan.leaders(),
             ranks_on: plan.ranks_on_machines(),
             node_of_rank: plan.node_of_rank.clone().into(),
             plan,
@@ -261,12 +272,11 @@ impl Rendezvous {
     /// The process of a rank ended. Returns the failure if that was not in order.
     pub fn handle_end(&mut self, rank: u32, how: HowEnded) -> Option<Failure> {
         let others_joined = self.started.is_some();
-        let is_inside = self.ranks.iter().any(|state| state.phase == Phase::Joined);
-        let state = &mut self.ranks[rank as usize];
         // Nobody was inside when it heard goodbye.
-        let others_began_again = state.said_goodbye && is_inside;
+        let others_began_again = self.ranks[rank as usize].said_goodbye && self.joined > 0;
         self.any_ended = true;
-        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        let before = self.enter(rank, Phase::Ended);
+        let state = &mut self.ranks[rank as usize];
         state.missed = before == Phase::Silent;
         if state.failed {
             // It said why before it went.
@@ -290,9 +300,9 @@ impl Rendezvous {
 
     /// A rank is out of reach for ever, with its host. Returns the failure if it had not failed before.
     pub fn handle_loss(&mut self, rank: u32, how: &str) -> Option<Failure> {
-        let state = &mut self.ranks[rank as usize];
         self.any_ended = true;
-        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        let before = self.enter(rank, Phase::Ended);
+        let state = &mut self.ranks[rank as usize];
         state.missed |= before == Phase::Silent;
         let is_news = before != Phase::Ended && !state.failed;
         let failure = is_news.then(|| self.fail(rank, 1, how.to_owned()));
@@ -384,8 +394,9 @@ impl Rendezvous {
             }
             (FromRank::Leave { traffic, network }, Phase::Joined) => {
                 let ranks = self.plan.ranks();
+                self.enter(rank, Phase::Left);
+                self.one_has_left = true;
                 let state = &mut self.ranks[rank as usize];
-                state.phase = Phase::Left;
                 state.counted.add_traffic(traffic, ranks);
                 state.counted.add_network(network);
                 self.left = Some(now);
@@ -398,11 +409,20 @@ impl Rendezvous {
         }
     }
 
+    /// Sets where a rank stands, and gives where it stood.
+    fn enter(&mut self, rank: u32, phase: Phase) -> Phase {
+        let before = std::mem::replace(&mut self.ranks[rank as usize].phase, phase);
+        self.silent -= u32::from(before == Phase::Silent);
+        self.joined -= u32::from(before == Phase::Joined);
+        self.joined += u32::from(phase == Phase::Joined);
+        before
+    }
+
     fn handle_join(&mut self, rank: u32, version: u32, now: Instant) -> Result<Option<Failure>, Violation> {
         if version != CONTROL_VERSION {
             return Err(Violation::Version { theirs: version, ours: CONTROL_VERSION });
         }
-        self.ranks[rank as usize].phase = Phase::Joined;
+        self.enter(rank, Phase::Joined);
         let again = std::mem::take(&mut self.ranks[rank as usize].said_goodbye);
         self.started.get_or_insert(now);
         let machine = self.plan.machine_of(rank);
@@ -439,7 +459,7 @@ impl Rendezvous {
 
     fn handle_publish(&mut self, rank: u32, card: NodeCard) -> Result<(), Violation> {
         let node = card.node;
-        let own = self.plan.node_of_rank[rank as usize] == node && self.plan.leader(node) == Some(rank);
+        let own = self.leaders.get(node as usize) == Some(&rank);
         if !own || self.cards[node as usize].is_some() {
             return Err(Violation::WrongCard { node });
         }
@@ -512,7 +532,7 @@ impl Rendezvous {
     /// The ranks that lose their node's server with this one and still need it. Where the job ends they are no matter.
     fn lost_with(&self, rank: u32) -> Vec<u32> {
         let node = self.plan.node_of_rank[rank as usize];
-        let is_host = self.plan.leader(node) == Some(rank);
+        let is_host = self.leaders[node as usize] == rank;
         // After goodbye nobody needs a server, and programs that never joined have none.
         let is_needed = self.started.is_some() && !self.ranks[rank as usize].said_goodbye;
         if !self.job.survivors_go_on || !is_host || !is_needed {
@@ -533,7 +553,7 @@ impl Rendezvous {
 
     /// Lets those who left go, once nobody is part of the job any more, and nobody may still join it.
     fn say_goodbye(&mut self) {
-        if self.ranks.iter().any(|state| matches!(state.phase, Phase::Silent | Phase::Joined)) {
+        if self.silent + self.joined > 0 || !std::mem::take(&mut self.one_has_left) {
             return;
         }
         let mut is_over = false;

@@ -1,7 +1,7 @@
 //! The thread of rank 0's process to which all ranks of a job connect that something else has started. What it says and decides
 //! stands in `longarm_control::coordinator`; here are its sockets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -21,6 +21,8 @@ use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_B
 /// Who may ask at a time, how long they may take, and how much they may say.
 const ASKERS_MAX: usize = 16;
 const ASKER_PATIENCE: Duration = Duration::from_secs(5);
+/// So many are taken in at each address before anything else is done.
+const ACCEPTED_MAX: usize = 64;
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const QUESTIONS: u64 = u64::MAX - 2;
@@ -60,7 +62,6 @@ impl CoordinatorThread {
 struct Line {
     stream: Unshared<TcpStream>,
     unsent: Vec<u8>,
-    watches_room: bool,
     /// Nothing is heard of it any more, and it is closed when all is sent, or then.
     closes: Option<Instant>,
 }
@@ -80,6 +81,10 @@ struct Desk {
     questions: Option<Unshared<UnixListener>>,
     coordinator: Coordinator,
     lines: HashMap<u64, Line>,
+    /// Those with something unsent.
+    behind: HashSet<u64>,
+    /// Those that close, in this order. Some may be closed already.
+    closing: VecDeque<(Instant, u64)>,
     askers: HashMap<u64, Asker>,
     next_asker: u64,
     /// Until when nobody is taken in.
@@ -109,6 +114,8 @@ impl Desk {
             questions,
             coordinator: Coordinator::new(settings, Instant::now()),
             lines: HashMap::new(),
+            behind: HashSet::new(),
+            closing: VecDeque::new(),
             askers: HashMap::new(),
             next_asker: ASKERS,
             rests: None,
@@ -138,25 +145,31 @@ impl Desk {
             if !self.coordinator.is_open() {
                 self.listeners.clear();
             }
-            let has_unsent = self.lines.values().any(|line| !line.unsent.is_empty());
-            self.turns.end_turn(has_unsent);
+            self.turns.end_turn(!self.behind.is_empty());
         }
         self.turns.end();
     }
 
     fn deadline(&self) -> Option<Instant> {
         let askers = self.askers.values().map(|asker| asker.until).min();
-        let closing = self.lines.values().filter_map(|line| line.closes).min();
+        let closing = self.closing.front().map(|(until, _)| *until);
         [self.coordinator.deadline(), askers, closing, self.rests].into_iter().flatten().min()
     }
 
     /// Whoever has had his time is let go of, and those who wait are taken in again.
     fn handle_time(&mut self, now: Instant) {
         self.askers.retain(|_, asker| asker.until > now);
-        self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
+        while let Some((_, number)) = self.closing.pop_front_if(|(until, _)| *until <= now) {
+            self.remove(number);
+        }
         if self.rests.take_if(|until| *until <= now).is_some() {
             self.watch_listeners(Interest::READABLE);
         }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.lines.remove(&number);
+        self.behind.remove(&number);
     }
 
     /// Nobody could be taken in.
@@ -200,11 +213,15 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        let accepted: Vec<_> = self.listeners.iter().map(|listener| listener.accept()).collect();
-        for one in accepted {
-            match one {
-                Ok((stream, _)) => self.take_in(stream),
-                Err(error) => self.handle_not_taken_in(&error, Instant::now()),
+        for place in 0..self.listeners.len() {
+            for _ in 0..ACCEPTED_MAX {
+                match self.listeners[place].accept() {
+                    Ok((stream, _)) => self.take_in(stream),
+                    Err(error) => {
+                        self.handle_not_taken_in(&error, Instant::now());
+                        break;
+                    }
+                }
             }
         }
     }
@@ -220,7 +237,7 @@ impl Desk {
             self.coordinator.handle_hang_up(number, now);
             return;
         }
-        self.lines.insert(number, Line { stream, unsent: Vec::new(), watches_room: false, closes: None });
+        self.lines.insert(number, Line { stream, unsent: Vec::new(), closes: None });
     }
 
     /// Reads once: what is left is told again.
@@ -231,7 +248,7 @@ impl Desk {
             Ok(bytes @ 1..) => self.coordinator.handle_bytes(number, &chunk[..bytes], Instant::now()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Ok(0) | Err(_) => {
-                self.lines.remove(&number);
+                self.remove(number);
                 self.coordinator.handle_hang_up(number, Instant::now());
             }
         }
@@ -267,7 +284,9 @@ impl Desk {
     /// Closes a connection when what it has to be told is sent, or after a while.
     fn close(&mut self, number: u64) {
         let Some(line) = self.lines.get_mut(&number) else { return };
-        line.closes = Some(Instant::now() + FLUSH);
+        let until = Instant::now() + FLUSH;
+        line.closes = Some(until);
+        self.closing.push_back((until, number));
         // What it has said and nobody has read would have the system throw away what is on its way to it.
         let _ = line.stream.read(&mut [0; CHUNK_BYTES]);
         self.send_unsent(number);
@@ -278,12 +297,11 @@ impl Desk {
         let is_gone = send_unsent(&mut line.unsent, |bytes| line.stream.write(bytes));
         let waiting = line.unsent.len();
         if line.closes.is_some() && (waiting == 0 || is_gone) {
-            self.lines.remove(&number);
-            return;
+            return self.remove(number);
         }
         let closes = line.closes.is_some();
-        if (waiting > 0) != line.watches_room || closes {
-            line.watches_room = waiting > 0;
+        let was_behind = if waiting > 0 { !self.behind.insert(number) } else { self.behind.remove(&number) };
+        if (waiting > 0) != was_behind || closes {
             let interest = match (waiting > 0, closes) {
                 (true, false) => Interest::BOTH,
                 (true, true) => Interest::WRITABLE,

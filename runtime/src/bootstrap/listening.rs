@@ -28,7 +28,7 @@ pub(super) fn listen_at(address: &str, addresses: &[SocketAddr]) -> io::Result<V
     };
     let (mut listeners, mut last) = (Vec::new(), io::ErrorKind::AddrNotAvailable.into());
     for address in these {
-        match TcpListener::bind(address) {
+        match listen_to(address) {
             Ok(listener) => listeners.push(listener),
             Err(error) => last = error,
         }
@@ -55,7 +55,19 @@ fn is_local(host: &str) -> bool {
 /// Listens at all addresses of both families.
 pub(super) fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     // A system without IPv6 has no such sockets.
-    listen_at_both(port).or_else(|_| TcpListener::bind(("0.0.0.0", port)))
+    listen_at_both(port).or_else(|_| listen_to(SocketAddr::from(([0; 4], port))))
+}
+
+/// Listens at an address, and has as many wait there as the system allows, so that those that come at once are not told to try again in a
+/// second.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn listen_to(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    // The standard library listens already, with room for 128.
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 fn listen_at_both(port: u16) -> io::Result<TcpListener> {
@@ -106,6 +118,25 @@ mod tests {
         assert_eq!(listeners.len(), 1);
         for address in ["127.0.0.1", "127.0.1.1"] {
             TcpStream::connect((address, free)).unwrap();
+        }
+    }
+
+    #[test]
+    fn as_many_wait_to_be_taken_in_as_come_at_once() {
+        const CALLERS: usize = 600;
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        if most.trim().parse::<usize>().unwrap() < CALLERS {
+            eprintln!("skipped: this system lets no more than {} wait", most.trim());
+            return;
+        }
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let of_name = listen_at("127.0.0.1:0", &[loopback]).unwrap();
+        for listener in [&listen_to(loopback).unwrap(), &of_name[0]] {
+            let at = listener.local_addr().unwrap();
+            let callers: Vec<TcpStream> = (0..CALLERS).map(|_| TcpStream::connect(at).unwrap()).collect();
+            // A caller that found no room is on its way for a second and more, and not among these.
+            listener.set_nonblocking(true).unwrap();
+            assert_eq!(callers.iter().map_while(|_| listener.accept().ok()).count(), CALLERS);
         }
     }
 

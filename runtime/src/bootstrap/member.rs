@@ -20,6 +20,7 @@ use super::addresses;
 use super::assembly::{self, Assembly, Behind, CoordinatorAddress};
 use super::coordinator::{CoordinatorThread, OnEnd, is_stopped, own_command};
 use super::launcher::{Launcher, Patron, is_end};
+use super::listening::listen_to;
 use super::neighbours::Neighbours;
 use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
@@ -122,7 +123,7 @@ fn begin(
     }
     let (mut listeners, mut at, mut refused) = (Vec::new(), Vec::new(), None);
     for interface in interfaces {
-        match TcpListener::bind(interface.with_port(0)).and_then(|one| Ok((one.local_addr()?, one))) {
+        match listen_to(interface.with_port(0)).and_then(|one| Ok((one.local_addr()?, one))) {
             Ok((address, listener)) => {
                 at.push(address);
                 listeners.push(listener);

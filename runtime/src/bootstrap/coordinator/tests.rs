@@ -54,7 +54,7 @@ fn what_was_to_be_said_to_a_connection_is_sent_before_it_is_closed() {
     stream.set_nonblocking(true).unwrap();
     desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
     let stream = Unshared::new(stream).unwrap();
-    desk.lines.insert(7, Line { stream, unsent: vec![1; BYTES], watches_room: false, closes: None });
+    desk.lines.insert(7, Line { stream, unsent: vec![1; BYTES], closes: None });
     // It has said something that nobody reads any more.
     guest.write_all(b"hello").unwrap();
     desk.close(7);
@@ -79,7 +79,7 @@ fn a_connection_that_is_closed_and_does_not_read_is_let_go_of_after_a_while() {
     stream.set_nonblocking(true).unwrap();
     desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
     let stream = Unshared::new(stream).unwrap();
-    desk.lines.insert(7, Line { stream, unsent: vec![1; 16 << 20], watches_room: false, closes: None });
+    desk.lines.insert(7, Line { stream, unsent: vec![1; 16 << 20], closes: None });
     desk.close(7);
     let until = desk.deadline().expect("its end is waited for");
     assert!(until <= Instant::now() + FLUSH);

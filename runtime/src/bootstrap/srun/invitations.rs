@@ -13,7 +13,7 @@ use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::super::listening::listen_everywhere;
+use super::super::listening::{listen_everywhere, listen_to};
 use super::credentials::{Credentials, read_message, write_message};
 
 /// How long nobody is taken in after nobody could be: most likely no descriptor was free.
@@ -185,7 +185,7 @@ fn has_hung_up(stream: &TcpStream) -> bool {
 fn listen(ports: &[u16], on_one_node: bool) -> io::Result<TcpListener> {
     let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
     for port in ports {
-        outcome = if on_one_node { TcpListener::bind(("127.0.0.1", *port)) } else { listen_everywhere(*port) };
+        outcome = if on_one_node { listen_to(([127, 0, 0, 1], *port).into()) } else { listen_everywhere(*port) };
         if outcome.is_ok() {
             break;
         }
