@@ -177,6 +177,8 @@ struct RankState {
     phase: Phase,
     /// Set when the process ended before it joined.
     missed: bool,
+    /// How it ended, once it has.
+    how_ended: HowEnded,
     /// Whether it failed.
     failed: bool,
     counted: Counted,
@@ -224,6 +226,7 @@ impl Rendezvous {
         let silent = || RankState {
             phase: Phase::Silent,
             missed: false,
+            how_ended: HowEnded::Gone,
             failed: false,
             counted: Counted::default(),
             fetched: BTreeSet::new(),
@@ -278,6 +281,7 @@ impl Rendezvous {
         let before = self.enter(rank, Phase::Ended);
         let state = &mut self.ranks[rank as usize];
         state.missed = before == Phase::Silent;
+        state.how_ended = how;
         if state.failed {
             // It said why before it went.
             self.say_goodbye();
@@ -446,8 +450,9 @@ impl Rendezvous {
         let is_gone = |state: &RankState| state.missed || (again && state.phase == Phase::Ended);
         let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
         let missed = ranks.iter().position(|state| is_gone(state) && !state.failed);
-        let how = || format!("{} without joining the others{}", HowEnded::Exited(0), if again { " again" } else { "" });
-        let failure = missed.map(|missed| self.fail(missed as u32, 1, how()));
+        let again = if again { " again" } else { "" };
+        let how = missed.map(|missed| format!("{} without joining the others{again}", ranks[missed].how_ended));
+        let failure = missed.zip(how).map(|(missed, how)| self.fail(missed as u32, 1, how));
         // Nor is it part of the job then, or if it was taken along just now.
         if !self.ranks[rank as usize].failed {
             let node = self.plan.node_of_rank[rank as usize];
@@ -829,6 +834,18 @@ mod tests {
         let failure = behind.end(0, HowEnded::Exited(0)).unwrap();
         assert_eq!(failure.how, "exited with status 0 without joining the others again");
         assert!(matches!(&behind.drain()[..], [(1, ToRank::Died { rank: 0, .. })]));
+    }
+
+    #[test]
+    fn nobody_claims_to_know_how_a_process_has_ended_that_it_does_not_see() {
+        for (how, text) in [
+            (HowEnded::Exited(0), "exited with status 0 without joining the others"),
+            (HowEnded::Gone, "has ended without joining the others"),
+        ] {
+            let mut pair = Pair::new(2, 1);
+            assert_eq!(pair.end(0, how), None, "nobody has joined");
+            assert_eq!(pair.join(1).map(|failure| failure.how), Some(text.to_owned()));
+        }
     }
 
     #[test]

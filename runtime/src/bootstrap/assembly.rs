@@ -189,7 +189,9 @@ pub(crate) fn meet(
         }
         Role::Alone => None,
     };
-    let near = near.filter(|stream| stream.set_read_timeout(Some(ATTEMPT)).is_ok());
+    // The relay of this process is let in already, and the others' messages go through it: with it this rank waits for as long as it takes.
+    let patience = if relay.is_some() { until.saturating_duration_since(Instant::now()).max(ATTEMPT) } else { ATTEMPT };
+    let near = near.filter(|stream| stream.set_read_timeout(Some(patience)).is_ok());
     let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
         Ok(stream) => Some(stream),
         // It shows by itself what is wrong, if anything is but the relay.
@@ -198,6 +200,9 @@ pub(crate) fn meet(
             None
         }
     });
+    if let (None, Some(relay)) = (&near, &relay) {
+        relay.leader_goes_by_itself();
+    }
     // A child of a fork that outlives this rank would hide its death from the coordinator.
     let stream = match near {
         Some(stream) => Stream::Unix(Unshared::new(stream).map_err(InitError::Coordinator)?),

@@ -255,14 +255,20 @@ impl Desk {
         self.do_effects();
     }
 
+    /// What goes to one connection goes together, as for the ranks that come through one relay. The order of all is kept.
     fn do_effects(&mut self) {
+        let mut unsent = None;
         while let Some(effect) = self.coordinator.poll_effect() {
+            let to = if let Effect::Send { connection, .. } = &effect { Some(*connection) } else { None };
+            if unsent != to {
+                unsent.into_iter().for_each(|before| self.send_unsent(before));
+                unsent = to;
+            }
             match effect {
                 Effect::Send { connection, bytes } => {
                     if let Some(line) = self.lines.get_mut(&connection) {
                         line.unsent.extend_from_slice(&bytes);
                     }
-                    self.send_unsent(connection);
                 }
                 Effect::Close { connection } => self.close(connection),
                 Effect::Say(line) => own_end::say_last(&line),
@@ -279,6 +285,7 @@ impl Desk {
                 Effect::End { status } => (self.on_end)(status),
             }
         }
+        unsent.into_iter().for_each(|last| self.send_unsent(last));
     }
 
     /// Closes a connection when what it has to be told is sent, or after a while.

@@ -28,7 +28,14 @@ const COORDINATOR: u64 = u64::MAX - 2;
 /// The thread, from outside.
 pub(crate) struct RelayThread {
     serving: Serving,
-    all_have_come: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+}
+
+/// What the rank of the relay's process says to its thread.
+#[derive(Default)]
+struct Shared {
+    all_have_come: AtomicBool,
+    leader_goes_by_itself: AtomicBool,
 }
 
 impl RelayThread {
@@ -40,19 +47,24 @@ impl RelayThread {
         listener: Unshared<UnixListener>,
         members_max: usize,
     ) -> io::Result<(RelayThread, UnixStream)> {
-        let (turns, all_have_come) = (Turns::new()?, Arc::new(AtomicBool::new(false)));
-        let mut desk =
-            Desk::new(coordinator, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&all_have_come)))?;
+        let (turns, shared) = (Turns::new()?, Arc::<Shared>::default());
+        let mut desk = Desk::new(coordinator, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&shared)))?;
         let (own, others) = UnixStream::pair()?;
         desk.take_in(others)?;
         let serving = Serving::start("longarm-relay", turns, move || desk.run())?;
-        Ok((RelayThread { serving, all_have_come }, own))
+        Ok((RelayThread { serving, shared }, own))
     }
 
     /// All ranks have met: nobody is taken in any more.
     pub(crate) fn all_have_come(&self) {
-        self.all_have_come.store(true, Ordering::Release);
+        self.shared.all_have_come.store(true, Ordering::Release);
         self.serving.turns().wake();
+    }
+
+    /// The relay's own rank has another connection to the coordinator, which may bring its goodbye before those of the others have come. So whoever waits
+    /// for all to be passed on waits for the others to be gone.
+    pub(crate) fn leader_goes_by_itself(&self) {
+        self.shared.leader_goes_by_itself.store(true, Ordering::Release);
     }
 
     /// What waits until all that was said before has been passed on.
@@ -86,7 +98,7 @@ struct Desk {
     /// Until when nobody is taken in.
     rests: Option<Instant>,
     turns: Arc<Turns>,
-    all_have_come: Arc<AtomicBool>,
+    shared: Arc<Shared>,
 }
 
 impl Desk {
@@ -95,7 +107,7 @@ impl Desk {
         rank: u32,
         listener: Unshared<UnixListener>,
         members_max: usize,
-        (turns, all_have_come): (Arc<Turns>, Arc<AtomicBool>),
+        (turns, shared): (Arc<Turns>, Arc<Shared>),
     ) -> io::Result<Desk> {
         let poller = Poller::new()?;
         coordinator.set_nonblocking(true)?;
@@ -115,12 +127,13 @@ impl Desk {
             lines: HashMap::new(),
             rests: None,
             turns,
-            all_have_come,
+            shared,
         })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
+        self.send_to_coordinator();
         while !self.turns.stops() && (self.coordinator.is_some() || !self.lines.is_empty()) {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
             if let Err(error) = self.poller.wait(&mut ready, rest) {
@@ -128,19 +141,25 @@ impl Desk {
                 break;
             }
             self.has_more = false;
-            for one in std::mem::take(&mut ready) {
-                self.handle_ready(one);
-            }
+            self.turn(std::mem::take(&mut ready));
             self.handle_time(Instant::now());
-            if self.all_have_come.load(Ordering::Acquire) {
+            if self.shared.all_have_come.load(Ordering::Acquire) {
                 self.listener = None;
             }
             let has_unsent = !self.to_coordinator.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
-            self.turns.end_turn(self.has_more || has_unsent);
+            let waits_for_members = self.waits_for_members();
+            self.turns.end_turn(self.has_more || has_unsent || waits_for_members);
         }
         // Whoever is left hears that it is this process's will.
         self.handle_end_of_coordinator();
         self.turns.end();
+    }
+
+    /// Whether the last messages of those behind this process may be yet to come, although its own rank's has come over another connection.
+    fn waits_for_members(&self) -> bool {
+        self.coordinator.is_some()
+            && !self.lines.is_empty()
+            && self.shared.leader_goes_by_itself.load(Ordering::Acquire)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -160,6 +179,14 @@ impl Desk {
             // What cannot be watched lets nobody in: who waits there goes to rank 0 by itself.
             let _ = self.poller.modify(listener, LISTENER, interest);
         }
+    }
+
+    /// What members say goes to the coordinator together.
+    fn turn(&mut self, ready: Vec<Ready>) {
+        for one in ready {
+            self.handle_ready(one);
+        }
+        self.send_to_coordinator();
     }
 
     fn handle_ready(&mut self, ready: Ready) {
@@ -247,6 +274,7 @@ impl Desk {
     /// Rank 0 is gone, or has cut this relay off: all members are told that it is not this process that has ended.
     fn handle_end_of_coordinator(&mut self) {
         self.do_effects();
+        self.send_to_coordinator();
         self.coordinator = None;
         self.to_coordinator.clear();
         self.listener = None;
@@ -284,7 +312,9 @@ impl Desk {
                 Effect::Close { member } => self.close(member),
             }
         }
-        self.send_to_coordinator();
+        if self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX {
+            self.send_to_coordinator();
+        }
     }
 
     fn send_to_coordinator(&mut self) {
@@ -380,7 +410,7 @@ mod tests {
         let mut ready = Vec::new();
         desk.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
         let is_busy = !ready.is_empty();
-        ready.into_iter().for_each(|one| desk.handle_ready(one));
+        desk.turn(ready);
         is_busy
     }
 
@@ -425,6 +455,17 @@ mod tests {
     }
 
     #[test]
+    fn where_the_leader_goes_by_itself_its_process_waits_for_those_behind_it() {
+        let (mut desk, _far, member) = desk();
+        assert!(!desk.waits_for_members(), "its own goodbye comes behind theirs");
+        desk.shared.leader_goes_by_itself.store(true, Ordering::Release);
+        assert!(desk.waits_for_members());
+        drop(member);
+        turn(&mut desk);
+        assert!(!desk.waits_for_members());
+    }
+
+    #[test]
     fn a_member_that_takes_nothing_is_let_go_of_and_rank_0_told_how_much_waits() {
         const MESSAGE_BYTES: usize = 1 << 20;
         let (mut desk, mut far, _member) = desk();
@@ -435,6 +476,7 @@ mod tests {
             assert!(messages * MESSAGE_BYTES < 2 * UNSENT_BYTES_MAX, "nothing bounds what waits");
             desk.relay.handle_root_bytes(&frames).unwrap();
             desk.do_effects();
+            desk.send_to_coordinator();
         }
         let waiting = desk.lines[&0].unsent.len();
         assert!(waiting > UNSENT_BYTES_MAX && waiting <= UNSENT_BYTES_MAX + MESSAGE_BYTES, "{waiting} bytes wait");

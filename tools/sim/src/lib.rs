@@ -17,10 +17,12 @@
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`mod@run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
 //! - [`scale`]: how long jobs of few and of many ranks take.
+//! - [`admission`]: how the ranks of a job that something else has started come in and leave.
 //! - [`footprint`]: how much memory a large job takes.
 //! - [`user`]: programs of users on simulated ranks: [`run()`], [`run_seeds`], [`run_on`].
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod book;
 pub mod cli;
 pub mod client;

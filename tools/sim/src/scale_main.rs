@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use longarm_sim::admission::{Coming, admit};
 use longarm_sim::scale::{CONTACT, Op, Wanted, contact, is_timer, measure};
 use longarm_sim::user::RANKS_MAX;
 use longarm_sim::{Machine, run_on, simulated_time};
@@ -16,6 +17,7 @@ Examples:
   longarm-scale simulate                                    # 2 to 20,000 ranks that have a processor each: minutes
   longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
   longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
+  longarm-scale admit --ranks 10000 --per-node 128          # how long rank 0 takes to let all in
   longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
   longarm run -n 256 --nodes 16 longarm-scale contact       # how long it takes to connect each to each
   longarm-scale simulate >lines; longarm perf draw lines --plot pictures";
@@ -35,6 +37,8 @@ struct Arguments {
 enum What {
     /// Simulates jobs, one after the other
     Simulate(Simulate),
+    /// Simulates how the ranks of jobs that something else has started come in and leave: coordinator, relays and messages are the real ones
+    Admit(Admit),
     /// The program of a real job, to be started by `longarm run`
     Measure(Measure),
     /// The program of a real job that connects each rank to each other one, and times it; to be started by `longarm run`
@@ -59,6 +63,23 @@ struct Contact {
     /// What the ranks run on, as lines and pictures call it
     #[arg(long, default_value = "shared")]
     on: On,
+}
+
+#[derive(Args, Debug)]
+struct Admit {
+    /// Ranks of each job
+    #[arg(long, value_delimiter = ',', default_values_t = RANKS,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    ranks: Vec<u32>,
+    /// Ranks of a node at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    per_node: u32,
+    /// Each rank goes to rank 0 by itself, and not through the first one of its node
+    #[arg(long)]
+    by_themselves: bool,
+    /// Another time than usual, more than one may be given: see the fields of `longarm_sim::Machine`
+    #[arg(long = "set", value_name = "NAME=NANOSECONDS", value_parser = read_time)]
+    set: Vec<(usize, u64)>,
 }
 
 #[derive(Args, Debug)]
@@ -180,9 +201,32 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
         let simulated = simulate_one(machine, np, np.div_ceil(per_node), only)?;
         print_time(("simulated", on, np), ("scale_start", 0), simulated.start_us);
         print_times("simulated", on, np, &simulated.times);
+        if on == On::Cluster && only.is_none() {
+            admit_one(machine, Coming { ranks: np, nodes: np.div_ceil(per_node), by_relays: true })?;
+        }
         let (peer, op, bytes) = ("simulated", "scale_connections", u64::from(simulated.connections));
         print(&Line { peer, transport: on.name(), op, bytes, np, window: 1, ..Line::default() });
     }
+    Ok(())
+}
+
+fn admit_all(arguments: &Admit) -> Result<(), String> {
+    let mut machine = Machine::cluster();
+    for (number, ns) in &arguments.set {
+        *TIMES[*number].1(&mut machine) = *ns;
+    }
+    for &ranks in &arguments.ranks {
+        let nodes = ranks.div_ceil(arguments.per_node);
+        admit_one(machine, Coming { ranks, nodes, by_relays: !arguments.by_themselves })?;
+    }
+    Ok(())
+}
+
+fn admit_one(machine: Machine, coming: Coming) -> Result<(), String> {
+    let admitted = admit(coming, machine)?;
+    let who = ("simulated", On::Cluster, coming.ranks);
+    print_time(who, ("scale_admission", 0), admitted.started_us);
+    print_time(who, ("scale_leave", 0), admitted.left_us);
     Ok(())
 }
 
@@ -237,6 +281,7 @@ fn contact_here(arguments: &Contact) -> longarm::Result<()> {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().what {
         What::Simulate(arguments) => simulate(&arguments),
+        What::Admit(arguments) => admit_all(&arguments),
         What::Measure(arguments) => measure_here(&arguments).map_err(|error| error.to_string()),
         What::Contact(arguments) => contact_here(&arguments).map_err(|error| error.to_string()),
     };

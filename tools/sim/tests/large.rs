@@ -3,6 +3,7 @@
 #![cfg(not(debug_assertions))]
 
 use longarm::{Reduction, World};
+use longarm_sim::admission::{Coming, Outcome, admit_with_faults};
 use longarm_sim::fault::FaultSet;
 use longarm_sim::many::{Until, run_many};
 use longarm_sim::plan::Plan;
@@ -67,4 +68,16 @@ fn a_thousand_ranks_do_so_while_connections_break() {
 #[test]
 fn ten_thousand_ranks_do_so_while_connections_break() {
     do_so_while_connections_break(10_000);
+}
+
+#[test]
+fn ten_thousand_ranks_come_in_whatever_goes_wrong_or_are_told_why_not() {
+    let coming = Coming { ranks: 10_000, nodes: 10_000 / PER_NODE, by_relays: true };
+    let outcomes: Vec<Outcome> = (0..12)
+        .map(|seed| admit_with_faults(coming, seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")))
+        .collect();
+    let well = outcomes.iter().filter(|outcome| outcome.are_well).count();
+    let strangers: u64 = outcomes.iter().map(|outcome| outcome.strangers).sum();
+    println!("{well} of {} jobs came together; {strangers} strangers", outcomes.len());
+    assert!(well > 0 && outcomes.iter().any(|outcome| outcome.lost.is_some()) && strangers > 0);
 }
