@@ -239,6 +239,12 @@ impl Router {
         (lines.len(), trunks.len())
     }
 
+    /// Channels that have not ended.
+    #[cfg(test)]
+    pub(super) fn channels(&self) -> usize {
+        self.channels.iter().count()
+    }
+
     /// As if its trunks had carried all the channels that there are numbers for.
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {

@@ -1,5 +1,6 @@
 //! The conformance suite over channels, from the router's own process and from another one's side, and what a router has to stand.
 
+mod jobs;
 mod lines;
 mod own;
 mod stalls;

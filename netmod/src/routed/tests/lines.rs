@@ -46,7 +46,7 @@ impl Nodes {
 }
 
 /// The `count` bytes of a stream behind the first `from`.
-fn stream(seed: usize, from: usize, count: usize) -> Vec<u8> {
+pub(super) fn stream(seed: usize, from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at * 7 + at / 251 + seed) as u8).collect()
 }
 
