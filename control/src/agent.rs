@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rendezvous::HowEnded;
+use crate::how_ended::HowEnded;
 
 /// Version of the frames. Both sides have to agree.
 pub const AGENT_VERSION: u32 = 1;

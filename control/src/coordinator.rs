@@ -13,9 +13,10 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::arrival::{Arrival, Layout, Met, show_missing};
+use crate::how_ended::HowEnded;
 use crate::messages::{ToRank, Wait, Whom};
 use crate::proof::{Caller, CoordinatorProof, HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ProofError, Ticket, refusal};
-use crate::rendezvous::{Failure, HowEnded, Job, LINE_BYTES_MAX, Membership, Rendezvous, Violation};
+use crate::rendezvous::{Failure, Job, LINE_BYTES_MAX, Membership, Rendezvous, Violation};
 use crate::standing::{RankStanding, Report, State, Summary};
 use crate::watchdog::{Answers, Watchdog};
 

@@ -1,7 +1,8 @@
 //! How the frames of [`crate::agent`] and [`crate::relay`] are written and read. Pure: bytes in, frames out.
 
 use crate::agent::{CHUNK_BYTES_MAX, FromAgent, Stream, ToAgent};
-use crate::rendezvous::{HowEnded, LINE_BYTES_MAX};
+use crate::how_ended::HowEnded;
+use crate::rendezvous::LINE_BYTES_MAX;
 
 /// Bytes before the payload, without those of the length.
 const HEAD_BYTES: usize = 5;

@@ -14,6 +14,7 @@ pub mod agent;
 pub mod arrival;
 pub mod coordinator;
 pub mod frames;
+pub mod how_ended;
 pub mod invitation;
 pub mod messages;
 pub mod node_of_rank;

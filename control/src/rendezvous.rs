@@ -12,9 +12,9 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::how_ended::HowEnded;
 use crate::messages::{CARDS_MAX, CONTROL_VERSION, FromRank, NodeCard, PeerTraffic, Start, ToRank, Wait};
 
 use crate::node_of_rank::NodeOfRank;
@@ -26,41 +26,6 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// How a rank has ended whose starter is gone.
 const ORPHANED: &str = "has lost its process manager: the manager's process on its host is gone";
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HowEnded {
-    /// It exited with this status.
-    Exited(i32),
-    /// This signal killed it.
-    Killed(i32),
-    /// Its connection is gone: nobody here is its parent, who alone is told more.
-    Gone,
-}
-
-impl HowEnded {
-    /// The exit status that a shell would show.
-    pub fn status(self) -> i32 {
-        match self {
-            HowEnded::Exited(status) => status,
-            HowEnded::Killed(signal) => 128 + signal,
-            HowEnded::Gone => 1,
-        }
-    }
-}
-
-impl fmt::Display for HowEnded {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            HowEnded::Exited(status) => write!(formatter, "exited with status {status}"),
-            HowEnded::Killed(signal) => match signal_name(signal) {
-                Some(name) => write!(formatter, "was killed by signal {signal} ({name})"),
-                None => write!(formatter, "was killed by signal {signal}"),
-            },
-            HowEnded::Gone => write!(formatter, "has ended"),
-        }
-    }
-}
 
 /// A failure of a rank, which ends the job, or that rank alone where survivors go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -582,32 +547,6 @@ impl Rendezvous {
 
 fn cannot_reach_you(rank: u32, how: &str) -> ToRank {
     ToRank::CannotReachYou { rank, how: how.to_owned() }
-}
-
-/// The name of a signal, for those that end programs.
-pub fn signal_name(signal: i32) -> Option<&'static str> {
-    const NAMES: [(i32, &str); 19] = [
-        (1, "SIGHUP"),
-        (2, "SIGINT"),
-        (3, "SIGQUIT"),
-        (4, "SIGILL"),
-        (5, "SIGTRAP"),
-        (6, "SIGABRT"),
-        (7, "SIGBUS"),
-        (8, "SIGFPE"),
-        (9, "SIGKILL"),
-        (10, "SIGUSR1"),
-        (11, "SIGSEGV"),
-        (12, "SIGUSR2"),
-        (13, "SIGPIPE"),
-        (14, "SIGALRM"),
-        (15, "SIGTERM"),
-        (24, "SIGXCPU"),
-        (25, "SIGXFSZ"),
-        (30, "SIGPWR"),
-        (31, "SIGSYS"),
-    ];
-    NAMES.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
 }
 
 #[cfg(test)]

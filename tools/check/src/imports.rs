@@ -49,6 +49,7 @@ const MAY_IMPORT: [(&str, &[&str]); 22] = [
             "longarm-memory",
             "longarm-proto",
             "longarm-shm",
+            "longarm-control",
             "longarm-netmod",
             "longarm-server",
             "longarm-client",

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use longarm_control::agent::{AGENT_VERSION, Branch, CHUNK_BYTES_MAX, FromAgent, Setup, Starter, Stream, ToAgent};
 use longarm_control::agent::{marker, read_marker};
 use longarm_control::frames::{Decoder, Frame, FrameError};
-use longarm_control::rendezvous::HowEnded;
+use longarm_control::how_ended::HowEnded;
 
 use crate::choices::{Choices, Script};
 use crate::inputs::Seeds;

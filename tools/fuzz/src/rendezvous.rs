@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use longarm_control::messages::{CONTROL_VERSION, FromRank, KindTraffic, NodeCard, PeerTraffic, ToRank, Wait, Whom};
 
 use crate::choices::{Choices, Script};
+use longarm_control::how_ended::HowEnded;
 use longarm_control::plan::Plan;
-use longarm_control::rendezvous::{Failure, HowEnded, Job, Membership, Rendezvous};
+use longarm_control::rendezvous::{Failure, Job, Membership, Rendezvous};
 
 const RANKS_MAX: u8 = 6;
 

@@ -30,8 +30,9 @@ use super::{RunError, While};
 use crate::cli::{Bind, RunArguments};
 use crate::stats::{self, Outcome};
 use crate::units;
+use longarm_control::how_ended::signal_name;
 use longarm_control::plan::Plan;
-use longarm_control::rendezvous::{Failure, Job, Rendezvous, Violation, signal_name};
+use longarm_control::rendezvous::{Failure, Job, Rendezvous, Violation};
 use longarm_control::watchdog::Watchdog;
 
 mod far;

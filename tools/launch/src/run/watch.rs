@@ -13,7 +13,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use longarm_control::rendezvous::{HowEnded, LINE_BYTES_MAX, Violation};
+use longarm_control::how_ended::HowEnded;
+use longarm_control::rendezvous::{LINE_BYTES_MAX, Violation};
 
 /// Something a rank did.
 #[derive(Debug)]

@@ -9,67 +9,22 @@
 //! ```
 //!
 //! What a rank does in which order is that of the runtime (`runtime/src/bootstrap`), whose sockets and threads are not here: the steps of a rank
-//! ([`rank`]) and the turns of the two threads ([`stage`]) are written out again. Proofs, messages, frames, and all decisions are the real ones.
+//! ([`steps`]) and the turns of the two threads ([`desk`], [`passing`]) are written out again. Proofs, messages, frames, and all decisions are the real ones.
 
+mod desk;
+mod faults;
+mod job;
 mod network;
+mod passing;
 mod rank;
 mod stage;
-
-use std::time::Duration;
+mod steps;
 
 use crate::dice::Dice;
 use crate::user::Machine;
+use job::END_NS;
+pub use job::{Admitted, Coming, Outcome};
 use stage::Stage;
-
-/// How long all ranks may take to come.
-const MEET_NS: u64 = 60_000_000_000;
-/// When nothing is to happen any more.
-const END_NS: u64 = 200_000_000_000;
-
-/// Who comes, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct Coming {
-    /// How many ranks there are.
-    pub ranks: u32,
-    /// On how many nodes.
-    pub nodes: u32,
-    /// Whether the ranks of a node come through the first of them.
-    pub by_relays: bool,
-}
-
-/// When all ranks had come so far, in microseconds since the first one called: `longarm_sim::admission`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Admitted {
-    /// All were let in and had said where they run.
-    pub met_us: f64,
-    /// All knew the server of their node.
-    pub started_us: f64,
-    /// From when all leave at once until all are let go.
-    pub left_us: f64,
-    /// For how long the thread of the coordinator was busy until all had started.
-    pub busy_us: f64,
-    /// Connections to rank 0.
-    pub connections: u32,
-}
-
-/// What became of a job with faults.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// All came together, and left.
-    pub are_well: bool,
-    /// Who was killed, or did not come.
-    pub lost: Option<u32>,
-    /// How often a rank had to try again.
-    pub tries_again: u64,
-    /// Strangers that called.
-    pub strangers: u64,
-    /// Connections that were broken before they were let in.
-    pub broken: u64,
-    /// Pauses of the coordinator or of a relay.
-    pub pauses: u64,
-    /// Everything that has happened, in one number.
-    pub hash: u64,
-}
 
 /// Simulates how all ranks come at once, without faults, on a machine where each thread has a processor of its own.
 ///
@@ -123,10 +78,6 @@ pub fn admit_with_faults(coming: Coming, seed: u64) -> Result<Outcome, String> {
     stage.check()?;
     let are_well = stage.gone == coming.ranks;
     Ok(Outcome { are_well, ..stage.outcome.clone() })
-}
-
-fn ns(duration: Duration) -> u64 {
-    duration.as_nanos() as u64
 }
 
 #[cfg(test)]
