@@ -102,8 +102,9 @@ pub struct Coordinator {
     connections: HashMap<u64, Connection>,
     next_connection: u64,
     half_open: usize,
-    /// Connections in the order in which they came, which is that of their time limits. The first one is not let in yet; others behind it may be, or be gone.
-    unproven: VecDeque<u64>,
+    /// Connections that are cut off if they do not become ranks by a time, in the order of these times. The first one still has that limit; of others
+    /// behind it that may be over.
+    unproven: VecDeque<(u64, Instant)>,
     phase: Phase,
     effects: VecDeque<Effect>,
     /// The first failure's status, and when the job is ended.
@@ -159,8 +160,9 @@ impl Coordinator {
         let number = self.next_connection;
         self.next_connection += 1;
         self.half_open += 1;
-        self.connections.insert(number, Connection::new(nonce, now + self.settings.proof));
-        self.unproven.push_back(number);
+        let until = now + self.settings.proof;
+        self.connections.insert(number, Connection::new(nonce, until));
+        self.unproven.push_back((number, until));
         Some(number)
     }
 
@@ -284,7 +286,7 @@ impl Coordinator {
                     }
                 }
             }
-            ConnectionPhase::Proof { ref proof, until } => {
+            ConnectionPhase::Proof { ref proof, .. } => {
                 let Some((checked, rest)) = connection.received.split_first_chunk::<PROOF_BYTES>() else {
                     return false;
                 };
@@ -296,7 +298,8 @@ impl Coordinator {
                         connection.received = rest.to_vec();
                         connection.phase = match is_relay {
                             true => ConnectionPhase::Relay(Box::new(RelayConnection::new(rank))),
-                            false => ConnectionPhase::Arriving { rank, until },
+                            // It has the time anew: the coordinator may have taken long itself.
+                            false => ConnectionPhase::Arriving { rank, until: now + self.settings.proof },
                         };
                         self.half_open -= 1;
                         self.send(number, welcome.to_vec());
@@ -387,7 +390,8 @@ impl Coordinator {
         let is_stranger =
             |connection: &Connection| !matches!(connection.phase, ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_));
         let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
-        let strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
+        let mut strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
+        strangers.sort_unstable();
         self.phase = Phase::Met { arrivals, connections: connections.clone(), rendezvous, layout };
         strangers.into_iter().for_each(|number| self.close(number));
         // What they have said meanwhile.
@@ -407,11 +411,15 @@ impl Coordinator {
     fn fail_all(&mut self, reason: String) {
         self.phase = Phase::Failed;
         let mut numbers: Vec<u64> = self.connections.keys().copied().collect();
-        // A relay may end as soon as its own rank hears it, and what is said to those behind it goes through it.
-        numbers.sort_by_key(|number| match self.connections[number].phase {
-            ConnectionPhase::Relay(_) => 2,
-            ConnectionPhase::Rank(rank) if self.is_relays_own(*number, rank) => 1,
-            _ => 0,
+        // A relay may end as soon as its own rank hears it, and what is said to those behind it goes through it, together.
+        numbers.sort_by_key(|number| {
+            let connection = &self.connections[number];
+            let place = match connection.phase {
+                ConnectionPhase::Relay(_) => 2,
+                ConnectionPhase::Rank(rank) if self.is_relays_own(*number, rank) => 1,
+                _ => 0,
+            };
+            (place, connection.through.map(|through| through.relay), *number)
         });
         for number in numbers {
             let is_rank =
@@ -495,14 +503,13 @@ impl Coordinator {
 
     /// The connection that is cut off next if it does not become a rank before, and when.
     fn first_unproven(&self) -> Option<(u64, Instant)> {
-        let first = *self.unproven.front()?;
-        Some((first, self.connections.get(&first)?.until()?))
+        self.unproven.front().copied()
     }
 
-    /// Those in front that became ranks or are gone have no time limit.
+    /// Those in front that have gone on, or are gone, have another limit or none.
     fn forget_proven(&mut self) {
-        while let Some(first) = self.unproven.front()
-            && self.connections.get(first).and_then(Connection::until).is_none()
+        while let Some((first, until)) = self.unproven.front()
+            && self.connections.get(first).and_then(Connection::until) != Some(*until)
         {
             self.unproven.pop_front();
         }

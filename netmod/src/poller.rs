@@ -16,9 +16,6 @@ use rustix::io::Errno;
 use crate::beacon::Beacons;
 use crate::interest::{Interest, Ready};
 
-/// Events fetched by one wait. What is over comes with the next one, as nothing is lost when level-triggered.
-const EVENTS_PER_WAIT_MAX: usize = 64;
-
 /// The token of the descriptor by which raised beacons end a wait; nobody is told of it, and nobody else may have it.
 const BEACONS: u64 = u64::MAX - 0xbeac;
 
@@ -31,6 +28,9 @@ pub struct Poller {
 }
 
 impl Poller {
+    /// Descriptors that one [`Poller::wait`] tells of, at most; the others are told of by the next one.
+    pub const READY_MAX: usize = 64;
+
     /// A poller that watches nothing yet.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Poller {
     pub fn wait(&self, out: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         out.clear();
         let limit = timeout.map(timespec);
-        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_WAIT_MAX];
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; Poller::READY_MAX];
         loop {
             match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
                 Ok((ready, _)) => out.extend(ready.iter().map(|event| Ready::from_event(*event))),
@@ -99,7 +99,7 @@ impl Poller {
             out.retain(|ready| ready.token != BEACONS);
             // The eventfd stays readable until no beacon is raised.
             if out.len() < had {
-                beacons.append_ready(out, EVENTS_PER_WAIT_MAX);
+                beacons.append_ready(out, Poller::READY_MAX);
             }
             // Those that were raised may have been lowered since.
             if !out.is_empty() || timeout.is_some() {
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn more_events_than_one_wait_fetches_come_with_the_next_waits() {
         let poller = Poller::new().unwrap();
-        let wakers: Vec<Waker> = (0..EVENTS_PER_WAIT_MAX + 10).map(|_| Waker::new().unwrap()).collect();
+        let wakers: Vec<Waker> = (0..Poller::READY_MAX + 10).map(|_| Waker::new().unwrap()).collect();
         for (token, waker) in (0..).zip(&wakers) {
             poller.add(waker.descriptor(), token, Interest::READABLE).unwrap();
             waker.wake();

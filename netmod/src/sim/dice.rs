@@ -2,7 +2,7 @@
 //! same run for ever, whatever random number library is in fashion.
 
 /// A stream of numbers that follows from its seed.
-pub(super) struct Dice {
+pub(crate) struct Dice {
     state: u64,
 }
 
@@ -12,7 +12,7 @@ impl Dice {
     }
 
     /// Dice for the thing called `name` under `seed`: independent of all others, whoever is made first.
-    pub(super) fn of(seed: u64, name: &str) -> Self {
+    pub(crate) fn of(seed: u64, name: &str) -> Self {
         let mut dice = Self::new(seed);
         for byte in name.bytes() {
             dice = Self::new(dice.roll() ^ u64::from(byte));
@@ -25,7 +25,8 @@ impl Dice {
         Self::new(self.roll())
     }
 
-    fn roll(&mut self) -> u64 {
+    /// The next number.
+    pub(crate) fn roll(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -34,7 +35,7 @@ impl Dice {
     }
 
     /// A number in `0..end`. The bias of the remainder is far below what any test could see.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "there is no number below 0");
         self.roll() % end
     }

@@ -8,7 +8,7 @@
 //! There is nothing to sleep on here. A caller that waits has to try again, and luck never lasts: a call that could move bytes
 //! moves some after a few tries.
 
-mod dice;
+pub(crate) mod dice;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};

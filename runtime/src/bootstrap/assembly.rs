@@ -173,8 +173,7 @@ pub(crate) fn meet(
     neighbours: Option<Neighbours>,
     config: &Config,
 ) -> Result<Assembly, InitError> {
-    let patience = Duration::from_secs(config.meet_timeout_s);
-    let until = Instant::now() + patience;
+    let until = Instant::now() + Duration::from_secs(config.meet_timeout_s);
     let approach = Approach { coordinator, ticket, rank, config, until };
     let (mut relay, mut of) = (None, None);
     let machine = topology::machine_name();
@@ -189,9 +188,10 @@ pub(crate) fn meet(
         }
         Role::Alone => None,
     };
-    // The relay of this process is let in already, and the others' messages go through it: with it this rank waits for as long as it takes.
-    let patience = if relay.is_some() { until.saturating_duration_since(Instant::now()).max(ATTEMPT) } else { ATTEMPT };
-    let near = near.filter(|stream| stream.set_read_timeout(Some(patience)).is_ok());
+    // The relay of this process is let in already, and the others' messages go through it: for its answers this rank waits as long as for the others.
+    let rest = until.saturating_duration_since(Instant::now());
+    let for_an_answer = if relay.is_some() { rest.max(ATTEMPT) } else { ATTEMPT };
+    let near = near.filter(|stream| stream.set_read_timeout(Some(for_an_answer)).is_ok());
     let near = near.and_then(|stream| match prove(stream, Caller::Rank, ticket, rank) {
         Ok(stream) => Some(stream),
         // It shows by itself what is wrong, if anything is but the relay.
@@ -208,7 +208,7 @@ pub(crate) fn meet(
         Some(stream) => Stream::Unix(Unshared::new(stream).map_err(InitError::Coordinator)?),
         None => Stream::Tcp(Unshared::new(approach.connect(Caller::Rank)?).map_err(InitError::Coordinator)?),
     };
-    arrive(stream, machine, (relay, of), config, patience + SPARE)
+    arrive(stream, machine, (relay, of), config)
 }
 
 /// What a connection to the coordinator needs.
@@ -293,7 +293,7 @@ fn attempt(coordinator: &CoordinatorAddress, caller: Caller, ticket: &Ticket, ra
     })
 }
 
-/// Both prove to each other that they know the secret, over a stream that waits [`ATTEMPT`] at most for what it reads.
+/// Both prove to each other that they know the secret, over a stream with a time limit for what it reads.
 fn prove<S: Read + Write>(mut stream: S, caller: Caller, ticket: &Ticket, rank: u32) -> Result<S, Attempt> {
     let again = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Attempt::Again("it lets nobody in; is another job's rank 0 there?".to_owned()),
@@ -324,8 +324,8 @@ fn arrive(
     machine: String,
     (relay, of): (Option<RelayThread>, Option<u32>),
     config: &Config,
-    patience: Duration,
 ) -> Result<Assembly, InitError> {
+    let patience = Duration::from_secs(config.meet_timeout_s) + SPARE;
     let arrival = Arrival {
         version: CONTROL_VERSION,
         machine,
@@ -390,8 +390,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let stream = Stream::Unix(Unshared::new(ours).expect("it can be noted"));
         relay(theirs);
-        let patience = Duration::from_secs(600);
-        match arrive(stream, "machine".to_owned(), (None, Some(3)), &Config::default(), patience) {
+        match arrive(stream, "machine".to_owned(), (None, Some(3)), &Config::default()) {
             Ok(_) => "it has met the others".to_owned(),
             Err(error) => error.to_string(),
         }

@@ -132,12 +132,14 @@ impl Desk {
                 own_end::say_last(&format!("the coordinator of this job can hear nothing any more: {error}"));
                 break;
             }
+            // As long as ranks come: what they have sent is read before it is said that they were too slow.
+            let may_be_more = ready.len() >= Poller::READY_MAX && self.coordinator.is_open();
             for one in std::mem::take(&mut ready) {
                 self.handle_ready(one);
             }
             let now = Instant::now();
             self.handle_time(now);
-            if self.coordinator.deadline().is_some_and(|at| at <= now) {
+            if !may_be_more && self.coordinator.deadline().is_some_and(|at| at <= now) {
                 self.coordinator.handle_time(now);
             }
             self.do_effects();
@@ -258,7 +260,13 @@ impl Desk {
     /// What goes to one connection goes together, as for the ranks that come through one relay. The order of all is kept.
     fn do_effects(&mut self) {
         let mut unsent = None;
-        while let Some(effect) = self.coordinator.poll_effect() {
+        loop {
+            // The last one may find that a connection takes nothing, which has effects again.
+            let next = self.coordinator.poll_effect().or_else(|| {
+                unsent.take().into_iter().for_each(|last| self.send_unsent(last));
+                self.coordinator.poll_effect()
+            });
+            let Some(effect) = next else { return };
             let to = if let Effect::Send { connection, .. } = &effect { Some(*connection) } else { None };
             if unsent != to {
                 unsent.into_iter().for_each(|before| self.send_unsent(before));
@@ -285,7 +293,6 @@ impl Desk {
                 Effect::End { status } => (self.on_end)(status),
             }
         }
-        unsent.into_iter().for_each(|last| self.send_unsent(last));
     }
 
     /// Closes a connection when what it has to be told is sent, or after a while.

@@ -354,6 +354,9 @@ impl Patron for Member {
             coordinator.turns().flush();
         }
         self.flush();
+        if let Some(relay) = &self.relay {
+            relay.await_others();
+        }
         if let Some(manager) = &self.manager {
             manager.leave();
         }

@@ -12,6 +12,7 @@ use longarm_control::relay::{Effect, LAST, Relay};
 use longarm_memory::Unshared;
 use longarm_netmod::{Interest, Poller, Ready, is_of_own_user};
 use longarm_shm::sync::{AtomicBool, Ordering};
+use parking_lot::{Condvar, Mutex};
 use rustix::net::SendFlags;
 
 use super::own_end;
@@ -36,6 +37,23 @@ pub(crate) struct RelayThread {
 struct Shared {
     all_have_come: AtomicBool,
     leader_goes_by_itself: AtomicBool,
+    /// Nobody is behind this process any more.
+    is_alone: Mutex<bool>,
+    left_alone: Condvar,
+}
+
+impl Shared {
+    fn tell_whether_alone(&self, is_alone: bool) {
+        *self.is_alone.lock() = is_alone;
+        if is_alone {
+            self.left_alone.notify_all();
+        }
+    }
+
+    fn await_others(&self, until: Instant) {
+        let mut is_alone = self.is_alone.lock();
+        while !*is_alone && !self.left_alone.wait_until(&mut is_alone, until).timed_out() {}
+    }
 }
 
 impl RelayThread {
@@ -61,10 +79,16 @@ impl RelayThread {
         self.serving.turns().wake();
     }
 
-    /// The relay's own rank has another connection to the coordinator, which may bring its goodbye before those of the others have come. So whoever waits
-    /// for all to be passed on waits for the others to be gone.
+    /// The relay's own rank has another connection to the coordinator, which may bring its goodbye before those of the others have come.
     pub(crate) fn leader_goes_by_itself(&self) {
         self.shared.leader_goes_by_itself.store(true, Ordering::Release);
+    }
+
+    /// Its own rank was let go. Where that came over another connection, waits until the others are gone, or for [`FLUSH`].
+    pub(crate) fn await_others(&self) {
+        if self.shared.leader_goes_by_itself.load(Ordering::Acquire) {
+            self.shared.await_others(Instant::now() + FLUSH);
+        }
     }
 
     /// What waits until all that was said before has been passed on.
@@ -147,19 +171,13 @@ impl Desk {
                 self.listener = None;
             }
             let has_unsent = !self.to_coordinator.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
-            let waits_for_members = self.waits_for_members();
-            self.turns.end_turn(self.has_more || has_unsent || waits_for_members);
+            self.turns.end_turn(self.has_more || has_unsent);
+            self.shared.tell_whether_alone(self.lines.is_empty());
         }
         // Whoever is left hears that it is this process's will.
         self.handle_end_of_coordinator();
+        self.shared.tell_whether_alone(true);
         self.turns.end();
-    }
-
-    /// Whether the last messages of those behind this process may be yet to come, although its own rank's has come over another connection.
-    fn waits_for_members(&self) -> bool {
-        self.coordinator.is_some()
-            && !self.lines.is_empty()
-            && self.shared.leader_goes_by_itself.load(Ordering::Acquire)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -456,13 +474,15 @@ mod tests {
 
     #[test]
     fn where_the_leader_goes_by_itself_its_process_waits_for_those_behind_it() {
-        let (mut desk, _far, member) = desk();
-        assert!(!desk.waits_for_members(), "its own goodbye comes behind theirs");
-        desk.shared.leader_goes_by_itself.store(true, Ordering::Release);
-        assert!(desk.waits_for_members());
-        drop(member);
-        turn(&mut desk);
-        assert!(!desk.waits_for_members());
+        let shared = Arc::new(Shared::default());
+        shared.tell_whether_alone(false);
+        let waiting = Arc::clone(&shared);
+        let waits = std::thread::spawn(move || waiting.await_others(Instant::now() + Duration::from_secs(3600)));
+        shared.tell_whether_alone(true);
+        waits.join().unwrap();
+        shared.tell_whether_alone(false);
+        shared.await_others(Instant::now());
+        assert!(!*shared.is_alone.lock(), "nor for ever");
     }
 
     #[test]

@@ -6,44 +6,25 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use rustix::event::Timespec;
 
 use super::*;
 use crate::sim::Sim;
+use crate::sim::dice::Dice;
 
 /// Bytes that name a stream, at its beginning.
 const NAME_BYTES: usize = 8;
 /// What is offered or taken at once, at most.
 const PIECE_MAX: u64 = 40_000;
-/// In such a time something moves in each job.
-const STANDS_STILL: Duration = Duration::from_secs(60);
+/// Streams that a rank has under way at a time.
+const TALKS_MAX: usize = 3;
+/// So often everybody may be found asleep in a row: bytes may be on their way through the system.
+const ASLEEP_MAX: u64 = 10_000_000;
 /// What the simulated network has room for, at least: with less a job takes too many turns.
 const PIPE_BYTES_MIN: usize = 512;
 /// Turns in which nothing moves, after which a job is taken for one that never ends.
 const TURNS_MAX: u64 = 100_000;
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
-    }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// The simulated network with descriptors that always say to look.
 struct Restless(Sim, Arc<Waker>);
@@ -171,6 +152,7 @@ struct Caller {
     todo: Vec<(usize, u32)>,
 }
 
+/// A node's server.
 struct Host {
     netmod: Arc<Routed>,
     listener: Box<dyn Listener>,
@@ -204,7 +186,7 @@ struct Plan {
 
 impl Job {
     fn new(plan: Plan) -> Job {
-        let mut dice = Dice(plan.seed ^ 0x5eed);
+        let mut dice = Dice::of(plan.seed, "job");
         let sim = (!plan.over_tcp).then(|| Sim::with_pipes(plan.seed, PIPE_BYTES_MIN));
         let below: Arc<dyn Netmod> = match &sim {
             Some(sim) => Arc::new(Restless::new(sim.clone())),
@@ -267,14 +249,14 @@ impl Job {
         let host = &mut self.hosts[number];
         let dice = &mut self.dice;
         let mut moved = false;
-        let corks = dice.one_in(2);
+        let corks = dice.below(2) == 0;
         if corks {
             host.listener.cork();
         }
         while let Some(link) = host.listener.accept().unwrap() {
             host.talks.push(Talk::new(link));
             moved = true;
-            if dice.one_in(4) {
+            if dice.below(4) == 0 {
                 break;
             }
         }
@@ -307,7 +289,7 @@ impl Job {
     fn turn_of_caller(&mut self, number: usize) -> bool {
         let (dice, caller) = (&mut self.dice, &mut self.callers[number]);
         let mut moved = false;
-        if caller.talks.len() < 3
+        if caller.talks.len() < TALKS_MAX
             && let Some((bytes, to)) = caller.todo.pop()
         {
             let address = &self.addresses[to as usize];
@@ -374,10 +356,10 @@ fn ask(talk: &mut Talk, name: u64, bytes: usize, node: u32, dice: &mut Dice) -> 
         let sent = talk.link.send(&[Region::from_slice(&name.to_le_bytes()[talk.sent..])])?;
         talk.sent += sent;
         moved |= sent > 0;
-    } else if !dice.one_in(4) {
+    } else if dice.below(4) > 0 {
         moved |= talk.send(there(name), bytes, dice)?;
     }
-    if !dice.one_in(4) {
+    if dice.below(4) > 0 {
         moved |= talk.receive(back(name), &format!("a rank of node {node}"), dice)?;
     }
     Ok(moved)
@@ -398,10 +380,10 @@ fn answer(talk: &mut Talk, lengths: &BTreeMap<u64, usize>, host: usize, dice: &m
         talk.got = NAME_BYTES;
     }
     let mut moved = false;
-    if talk.sent < talk.got && !dice.one_in(4) {
+    if talk.sent < talk.got && dice.below(4) > 0 {
         moved |= talk.send(back(name), talk.got, dice)?;
     }
-    if !dice.one_in(4) {
+    if dice.below(4) > 0 {
         moved |= talk.receive(there(name), &format!("server {host}"), dice)?;
     }
     Ok(moved)
@@ -450,7 +432,7 @@ impl Job {
         };
         let Caller { netmod, talks, todo, .. } = &mut self.callers[caller];
         let intake = netmod.intake();
-        let mut sleep = Sleep { is_awake: talks.len() < 3 && !todo.is_empty(), ..Sleep::default() };
+        let mut sleep = Sleep { is_awake: talks.len() < TALKS_MAX && !todo.is_empty(), ..Sleep::default() };
         if let Some(intake) = &intake {
             sleep.on(intake.descriptor());
         }
@@ -467,7 +449,7 @@ fn run_asleep(seed: u64) -> u64 {
     let plan = Plan { seed, over_tcp: true, cuts: 0 };
     let mut job = Job::new(plan);
     let actors = (job.hosts.len() + job.callers.len()) as u64;
-    let mut moved_at = Instant::now();
+    let mut asleep = 0;
     while !job.is_over() {
         let first = job.dice.below(actors);
         let woken = (0..actors).map(|next| ((first + next) % actors) as usize).find(|actor| job.is_woken(*actor));
@@ -481,10 +463,8 @@ fn run_asleep(seed: u64) -> u64 {
                 false
             }
         };
-        if has_moved {
-            moved_at = Instant::now();
-        }
-        assert!(moved_at.elapsed() < STANDS_STILL, "{plan:?} stands still, {woken:?} is woken:\n{}", job.show());
+        asleep = if has_moved { 0 } else { asleep + 1 };
+        assert!(asleep < ASLEEP_MAX, "{plan:?} stands still, {woken:?} is woken:\n{}", job.show());
     }
     assert!(job.hangs_up || job.broken == 0, "{plan:?}: {} streams were broken by nobody", job.broken);
     job.be_forgotten(plan);
@@ -499,7 +479,7 @@ fn run(plan: Plan) -> (u64, u64) {
     let mut turns = 0;
     while !job.is_over() {
         assert!(turns < TURNS_MAX, "{plan:?} does not end:\n{}", job.show());
-        if job.cuts_left > 0 && job.dice.one_in(500) {
+        if job.cuts_left > 0 && job.dice.below(500) == 0 {
             job.cut();
         }
         let actor = job.dice.below(actors) as usize;

@@ -2,13 +2,13 @@
 
 use longarm_control::proof::{Caller, RankProof, Ticket};
 
+use super::gathering::Gathering;
 use super::job::HALF_OPEN_MAX;
 use super::network::{Event, Fault, Thread};
 use super::rank::{Rank, Step};
-use super::stage::Stage;
 use crate::dice::Dice;
 
-impl Stage {
+impl Gathering {
     /// Everything that goes wrong, and when ranks begin.
     pub(super) fn plan_faults(&mut self, mut dice: Dice) {
         let (ranks, nodes) = (self.coming.ranks, self.coming.nodes);
@@ -90,7 +90,7 @@ impl Stage {
             Fault::Break => self.break_one(),
             Fault::Pause(thread, pause_ns) => {
                 let until_ns = self.network.now_ns() + pause_ns;
-                let Some(server) = self.server(thread) else { return };
+                let Some(server) = self.serving(thread) else { return };
                 server.paused_until_ns = server.paused_until_ns.max(until_ns);
                 self.outcome.pauses += 1;
             }
@@ -125,15 +125,12 @@ impl Stage {
         self.had_left = matches!(self.ranks[rank as usize].step, Step::Left);
         self.lose(rank);
         self.ranks[rank as usize].wait += 1;
-        let connection = self.ranks[rank as usize].connection.take();
-        connection.into_iter().for_each(|connection| self.network.close(connection, 0));
+        self.drop_connection(rank);
         let node = self.shape.node_of(rank);
-        if let Some(relay) = self.relays.get_mut(&node).filter(|relay| relay.leader == rank && !relay.server.has_ended)
+        if let Some(relay) = self.relays.get_mut(&node).filter(|relay| relay.leader == rank && !relay.serving.has_ended)
         {
-            (relay.is_open, relay.server.has_ended) = (false, true);
-            let members = std::mem::take(&mut relay.members).into_values();
-            let ends: Vec<u32> = members.chain(std::mem::take(&mut relay.server.backlog)).collect();
-            self.network.close(relay.up, 0);
+            let (up, ends) = (relay.up(), relay.be_killed());
+            self.network.close(up, 0);
             ends.into_iter().for_each(|connection| self.network.close(connection, 1));
         }
         // Those that wait for it to be let in wait at its listener.

@@ -2,28 +2,35 @@
 
 use std::time::Duration;
 
-/// As `runtime/src/bootstrap`, its configuration and the system have them.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
-pub(super) const ACCEPTED_MAX: usize = 64;
-pub(super) const BACKLOG: usize = 4096;
+/// `LONGARM_MEET_TIMEOUT_S`: how long all ranks may take to come.
+pub(super) const MEET_NS: u64 = 60_000_000_000;
+/// `LONGARM_HANDSHAKE_TIMEOUT_MS`: how long a connection may take to prove itself.
+pub(super) const PROOF: Duration = Duration::from_millis(2000);
+/// `LONGARM_HALF_OPEN_MAX`: connections that have not, besides one for each rank.
 pub(super) const HALF_OPEN_MAX: usize = 64;
-pub(super) const PROOF: Duration = Duration::from_secs(10);
+/// `LONGARM_REPORT_MS`: how long the others have to say what they know of a death.
 pub(super) const REPORT: Duration = Duration::from_millis(700);
+/// Of `runtime/src/bootstrap/listening.rs`: how many may wait at a listener.
+pub(super) const BACKLOG: usize = 4096;
+/// Of `coordinator.rs` there: how many are taken in at a time.
+pub(super) const ACCEPTED_MAX: usize = 64;
+/// Of `serving.rs`: what is read at a time, and how long a process that ends waits for those behind it.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+pub(super) const FLUSH_NS: u64 = 1_000_000_000;
+/// Of `assembly.rs`: how long a rank waits for each answer to its proof, how long it rests between two tries, and for how much longer than the
+/// coordinator it waits for all to come.
 pub(super) const ATTEMPT_NS: u64 = 2_000_000_000;
 pub(super) const PAUSE_MIN_NS: u64 = 5_000_000;
 pub(super) const PAUSE_MAX_NS: u64 = 500_000_000;
-pub(super) const LEADER_NS: u64 = 2_000_000_000;
 pub(super) const SPARE_NS: u64 = 10_000_000_000;
-pub(super) const FLUSH_NS: u64 = 1_000_000_000;
-/// Who finds no place to wait at is told nothing, and calls again after a second, and then after twice as long each time.
+/// Of `neighbours.rs`: how long the leader of a node is waited for.
+pub(super) const LEADER_NS: u64 = 2_000_000_000;
+/// Of Linux: a call that finds no place to wait at is made again after a second, and then after twice as long each time.
 pub(super) const CALL_AGAIN_NS: u64 = 1_000_000_000;
 /// What the coordinator computes for a message that comes and the one that answers it: `cargo run --release -p longarm-control --example starts`.
 pub(super) const ANSWER_NS: u64 = 3_000;
 /// Ranks whose whole start is read: what all are told of the nodes is as long as there are ranks.
 pub(super) const READ_MAX: u32 = 1000;
-
-/// How long all ranks may take to come.
-pub(super) const MEET_NS: u64 = 60_000_000_000;
 /// When nothing is to happen any more.
 pub(super) const END_NS: u64 = 200_000_000_000;
 
@@ -38,7 +45,7 @@ pub struct Coming {
     pub by_relays: bool,
 }
 
-/// When all ranks had come so far, in microseconds since the first one called: `longarm_sim::admission`.
+/// What coming in and leaving took, in microseconds; since the first rank called, where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Admitted {
     /// All were let in and had said where they run.

@@ -9,22 +9,23 @@
 //! ```
 //!
 //! What a rank does in which order is that of the runtime (`runtime/src/bootstrap`), whose sockets and threads are not here: the steps of a rank
-//! ([`steps`]) and the turns of the two threads ([`desk`], [`passing`]) are written out again. Proofs, messages, frames, and all decisions are the real ones.
+//! ([`rank`], [`steps`]) and the turns of the two threads ([`coordinator_thread`], [`relay_thread`]) are written out again. [`gathering`] holds it all together, over [`network`]; [`faults`]
+//! are what goes wrong, and [`job`] what is asked for and what becomes of it. Proofs, messages, frames, and all decisions are the real ones.
 
-mod desk;
+mod coordinator_thread;
 mod faults;
+mod gathering;
 mod job;
 mod network;
-mod passing;
 mod rank;
-mod stage;
+mod relay_thread;
 mod steps;
 
 use crate::dice::Dice;
 use crate::user::Machine;
+use gathering::Gathering;
 use job::END_NS;
 pub use job::{Admitted, Coming, Outcome};
-use stage::Stage;
 
 /// Simulates how all ranks come at once, without faults, on a machine where each thread has a processor of its own.
 ///
@@ -43,14 +44,14 @@ use stage::Stage;
 /// # Panics
 /// Unless there is a rank for each node.
 pub fn admit(coming: Coming, machine: Machine) -> Result<Admitted, String> {
-    let mut stage = Stage::new(coming, machine, None);
-    stage.run_until(END_NS, |stage| stage.came_in == coming.ranks);
-    let (met_us, started_us, busy_us) = (stage.met_ns as f64 / 1e3, stage.now_us(), stage.busy_us());
-    let connections = stage.connections_of_coordinator();
-    stage.all_leave();
-    stage.run_until(END_NS, |stage| stage.gone == coming.ranks);
-    let left_us = stage.now_us() - started_us;
-    stage.check()?;
+    let mut gathering = Gathering::new(coming, machine, None);
+    gathering.run_until(END_NS, |gathering| gathering.came_in == coming.ranks);
+    let (met_us, started_us, busy_us) = (gathering.met_ns as f64 / 1e3, gathering.now_us(), gathering.busy_us());
+    let connections = gathering.connections_of_coordinator();
+    gathering.all_leave();
+    gathering.run_until(END_NS, |gathering| gathering.gone == coming.ranks);
+    let left_us = gathering.now_us() - started_us;
+    gathering.check()?;
     Ok(Admitted { met_us, started_us, left_us, busy_us, connections })
 }
 
@@ -73,11 +74,11 @@ pub fn admit(coming: Coming, machine: Machine) -> Result<Admitted, String> {
 /// # Panics
 /// Unless there is a rank for each node.
 pub fn admit_with_faults(coming: Coming, seed: u64) -> Result<Outcome, String> {
-    let mut stage = Stage::new(coming, Machine::cluster(), Some(Dice::of(seed, 80, 0)));
-    stage.run_until(END_NS, |stage| stage.over == coming.ranks);
-    stage.check()?;
-    let are_well = stage.gone == coming.ranks;
-    Ok(Outcome { are_well, ..stage.outcome.clone() })
+    let mut gathering = Gathering::new(coming, Machine::cluster(), Some(Dice::of(seed, 80, 0)));
+    gathering.run_until(END_NS, |gathering| gathering.over == coming.ranks);
+    gathering.check()?;
+    let are_well = gathering.gone == coming.ranks;
+    Ok(Outcome { are_well, hash: gathering.network.hash, ..gathering.outcome })
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub enum Event {
     Begin(u32),
     /// A stranger calls.
     Stranger(u32),
-    /// A call arrives where the coordinator listens, for the so manieth time.
+    /// A call arrives where the coordinator listens, after so many calls that found no room.
     Call(u32, u32),
     /// The caller knows that it is connected, or that nobody listens.
     Connected(u32, bool),

@@ -1,4 +1,4 @@
-//! What a rank does to come in, step by step, as `runtime/src/bootstrap/assembly.rs` and `launcher.rs` do it.
+//! How far a rank is, and what it says of itself.
 
 use longarm_control::arrival::Arrival;
 use longarm_control::messages::{CONTROL_VERSION, NodeCard};
@@ -29,7 +29,7 @@ pub enum Step {
     /// It has left, and waits to be let go.
     Left,
     /// It was let go: all is well.
-    Gone,
+    LetGo,
     /// It was told that it does not go on, and why.
     Told(String),
     /// It was killed, or never comes.
@@ -39,7 +39,7 @@ pub enum Step {
 impl Step {
     /// Whether nothing more comes of it.
     pub fn is_over(&self) -> bool {
-        matches!(self, Step::Gone | Step::Told(_) | Step::Lost)
+        matches!(self, Step::LetGo | Step::Told(_) | Step::Lost)
     }
 
     /// What it waits for, as people read it.
@@ -56,7 +56,7 @@ impl Step {
             Step::Asked => "waits for the card of its node",
             Step::In => "is in",
             Step::Left => "waits to be let go",
-            Step::Gone => "was let go",
+            Step::LetGo => "was let go",
             Step::Told(_) => "was told why not",
             Step::Lost => "is lost",
         }

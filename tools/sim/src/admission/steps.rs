@@ -1,20 +1,19 @@
-//! What ranks do in their steps: `runtime/src/bootstrap/assembly.rs` and `launcher.rs`.
-
-use std::collections::BTreeMap;
+//! What moves a rank from one step to the next, as `runtime/src/bootstrap/assembly.rs`, `neighbours.rs` and `launcher.rs` do it.
 
 use longarm_control::arrival::Met;
 use longarm_control::messages::{CONTROL_VERSION, FromRank, ToRank};
 use longarm_control::proof::{Caller, RankProof};
-use longarm_control::relay::{LAST, Relay};
+use longarm_control::relay::LAST;
 use serde::{Deserialize, Serialize};
 
+use super::gathering::Gathering;
 use super::job::{
     ATTEMPT_NS, BACKLOG, CALL_AGAIN_NS, FLUSH_NS, HALF_OPEN_MAX, LEADER_NS, MEET_NS, PAUSE_MAX_NS, PAUSE_MIN_NS,
     READ_MAX, SPARE_NS,
 };
 use super::network::{Event, Thread};
 use super::rank::{Step, arrival, card};
-use super::stage::{RelayThread, Server, Stage};
+use super::relay_thread::RelayThread;
 
 /// What is read of a start of many.
 #[derive(Deserialize)]
@@ -28,7 +27,7 @@ struct OwnRank {
     rank: u32,
 }
 
-impl Stage {
+impl Gathering {
     pub(super) fn leader_of(&self, rank: u32) -> u32 {
         self.shape.ranks_of(self.shape.node_of(rank)).start
     }
@@ -36,7 +35,7 @@ impl Stage {
     pub(super) fn set(&mut self, rank: u32, step: Step) {
         let is_over = step.is_over();
         self.came_in += u32::from(matches!(step, Step::In));
-        self.gone += u32::from(matches!(step, Step::Gone));
+        self.gone += u32::from(matches!(step, Step::LetGo));
         self.over += u32::from(is_over);
         let state = &mut self.ranks[rank as usize];
         state.step = step;
@@ -61,20 +60,15 @@ impl Stage {
             self.call(rank);
             if rank == leader && self.coming.by_relays {
                 // It knocks.
-                for other in of_node
-                    .skip(1)
-                    .filter(|other| matches!(self.ranks[*other as usize].step, Step::Behind))
-                    .collect::<Vec<_>>()
-                {
-                    self.come_to_relay(other);
-                }
+                let is_behind = |other: &u32| matches!(self.ranks[*other as usize].step, Step::Behind);
+                let others: Vec<u32> = of_node.skip(1).filter(is_behind).collect();
+                others.into_iter().for_each(|other| self.come_to_relay(other));
             }
             return;
         }
         self.set(rank, Step::Behind);
         match &self.ranks[leader as usize].step {
-            Step::Absent => self.wait(rank, LEADER_NS),
-            Step::Told(_) | Step::Lost | Step::Gone => self.wait(rank, LEADER_NS),
+            Step::Absent | Step::Told(_) | Step::Lost | Step::LetGo => self.wait(rank, LEADER_NS),
             _ => self.come_to_relay(rank),
         }
     }
@@ -89,7 +83,7 @@ impl Stage {
         if let Some(relay) = self.relays.get_mut(&node) {
             match relay.is_open {
                 true => {
-                    relay.server.backlog.push_back(connection);
+                    relay.serving.backlog.push_back(connection);
                     self.schedule(Thread::Relay(node), self.machine.wake_socket_ns);
                 }
                 false => self.network.close(connection, 1),
@@ -97,10 +91,12 @@ impl Stage {
         }
     }
 
-    /// Whether what a rank begins now is to be the relay of its node.
+    /// Whether what a rank calls for is to be the relay of its node.
     pub(super) fn is_to_be_relay(&self, rank: u32) -> bool {
-        let node = self.shape.node_of(rank);
+        let (node, state) = (self.shape.node_of(rank), &self.ranks[rank as usize]);
         self.coming.by_relays
+            && !state.through_relay
+            && !state.by_itself
             && self.leader_of(rank) == rank
             && self.shape.ranks_of(node).len() > 1
             && !self.relays.contains_key(&node)
@@ -123,12 +119,12 @@ impl Stage {
             return;
         }
         let latency_ns = self.network.latency_ns(false);
-        if self.desk.has_ended || !self.coordinator.is_open() {
+        if self.coordinator_thread.has_ended || !self.coordinator.is_open() {
             self.network.after(latency_ns, Event::Connected(connection, false));
-        } else if self.desk.backlog.len() >= BACKLOG {
+        } else if self.coordinator_thread.backlog.len() >= BACKLOG {
             self.network.after(CALL_AGAIN_NS << again, Event::Call(connection, again + 1));
         } else {
-            self.desk.backlog.push_back(connection);
+            self.coordinator_thread.backlog.push_back(connection);
             self.schedule(Thread::Coordinator, self.machine.wake_socket_ns);
             self.network.after(latency_ns, Event::Connected(connection, true));
         }
@@ -154,12 +150,7 @@ impl Stage {
     /// Says who it is.
     pub(super) fn greet(&mut self, rank: u32) {
         let Some(connection) = self.ranks[rank as usize].connection else { return };
-        let through_relay = self.ranks[rank as usize].through_relay;
-        let caller = if !through_relay && self.is_to_be_relay(rank) && !self.ranks[rank as usize].by_itself {
-            Caller::Relay
-        } else {
-            Caller::Rank
-        };
+        let caller = if self.is_to_be_relay(rank) { Caller::Relay } else { Caller::Rank };
         let nonce = self.nonce();
         let (proof, hello) = RankProof::start_as(caller, &self.ticket, rank, nonce);
         self.set(rank, Step::Greeted(Box::new(proof)));
@@ -167,12 +158,12 @@ impl Stage {
         self.wait(rank, self.patience_ns(rank));
     }
 
-    pub(super) fn hear(&mut self, rank: u32, connection: u32, end: usize) {
+    pub(super) fn hear(&mut self, rank: u32, connection: u32) {
         if self.ranks[rank as usize].connection != Some(connection) {
             return;
         }
         self.network.work(self.machine.wake_socket_ns);
-        let (bytes, is_over) = self.network.receive(connection, end, usize::MAX);
+        let (bytes, is_over) = self.network.receive(connection, 0, usize::MAX);
         self.ranks[rank as usize].heard.extend_from_slice(&bytes);
         while self.ranks[rank as usize].connection == Some(connection) && self.understand(rank) {}
         if is_over && self.ranks[rank as usize].connection == Some(connection) {
@@ -223,8 +214,7 @@ impl Stage {
     }
 
     pub(super) fn be_let_in(&mut self, rank: u32) {
-        if !self.ranks[rank as usize].through_relay && !self.ranks[rank as usize].by_itself && self.is_to_be_relay(rank)
-        {
+        if self.is_to_be_relay(rank) {
             return self.begin_relay(rank);
         }
         let node = self.shape.node_of(rank);
@@ -240,25 +230,12 @@ impl Stage {
         let Some(up) = self.ranks[leader as usize].connection.take() else { return };
         self.network.connections[up as usize].ends[0] = Thread::Relay(node);
         let members_max = self.shape.ranks_of(node).len() + HALF_OPEN_MAX;
-        let server = Server::default();
-        let (relay, to_coordinator) = (Relay::new(members_max), Vec::new());
-        let (members, member_of) = (BTreeMap::new(), BTreeMap::new());
-        let mut thread = RelayThread {
-            relay,
-            server,
-            leader,
-            up,
-            to_coordinator,
-            members,
-            member_of,
-            is_open: true,
-            lingers_until_ns: None,
-        };
+        let mut thread = RelayThread::new(leader, up, members_max);
         let own = self.network.connect(Thread::Rank(leader), Thread::Relay(node), true);
         self.take_in(&mut thread, own);
         let others = self.shape.ranks_of(node).skip(1).map(|rank| &self.ranks[rank as usize]);
         let waiting = others.filter(|rank| matches!(rank.step, Step::Behind)).filter_map(|rank| rank.connection);
-        thread.server.backlog.extend(waiting);
+        thread.serving.backlog.extend(waiting);
         self.relays.insert(node, thread);
         self.ranks[leader as usize].connection = Some(own);
         self.ranks[leader as usize].heard.clear();
@@ -301,7 +278,7 @@ impl Stage {
                 self.be_in(rank);
             }
             Ok(ToRank::Died { rank: dead, how }) => self.set(rank, Step::Told(format!("rank {dead} {how}"))),
-            Ok(ToRank::Goodbye) if matches!(self.ranks[rank as usize].step, Step::Left) => self.set(rank, Step::Gone),
+            Ok(ToRank::Goodbye) if matches!(self.ranks[rank as usize].step, Step::Left) => self.set(rank, Step::LetGo),
             other => {
                 self.wrong =
                     Some(format!("rank {rank}, which {}, was told {other:?}", self.ranks[rank as usize].step.name()))
@@ -347,19 +324,13 @@ impl Stage {
 
     /// What led to the coordinator is gone.
     pub(super) fn handle_hang_up(&mut self, rank: u32) {
-        let state = &mut self.ranks[rank as usize];
-        let connection = state.connection.take();
-        connection.into_iter().for_each(|connection| self.network.close(connection, 0));
-        let state = &mut self.ranks[rank as usize];
+        self.drop_connection(rank);
+        let state = &self.ranks[rank as usize];
         let is_relays = state.through_relay || matches!(state.step, Step::Behind);
         let heard_last = state.heard.last() == Some(&LAST);
         let leader = self.leader_of(rank);
-        let state = &mut self.ranks[rank as usize];
         match state.step {
-            Step::Behind | Step::Greeted(_) | Step::Proven(_) if is_relays => {
-                state.by_itself = true;
-                self.call(rank);
-            }
+            Step::Behind | Step::Greeted(_) | Step::Proven(_) if is_relays => self.go_by_itself(rank),
             Step::Greeted(_) | Step::Proven(_) | Step::Calling => self.rest(rank),
             _ if is_relays && !heard_last => {
                 self.set(rank, Step::Told(format!("rank {leader} has ended, through which this one came")));
@@ -370,8 +341,7 @@ impl Stage {
 
     pub(super) fn rest(&mut self, rank: u32) {
         self.outcome.tries_again += 1;
-        let connection = self.ranks[rank as usize].connection.take();
-        connection.into_iter().for_each(|connection| self.network.close(connection, 0));
+        self.drop_connection(rank);
         self.set(rank, Step::Resting);
         let state = &mut self.ranks[rank as usize];
         state.pause_ns = (state.pause_ns * 2).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
@@ -396,23 +366,21 @@ impl Stage {
     }
 
     pub(super) fn go_by_itself(&mut self, rank: u32) {
-        let state = &mut self.ranks[rank as usize];
-        state.by_itself = true;
-        let connection = state.connection.take();
-        connection.into_iter().for_each(|connection| self.network.close(connection, 0));
+        self.ranks[rank as usize].by_itself = true;
+        self.drop_connection(rank);
         self.call(rank);
     }
 
     /// Its process ends by itself, and what it has of threads says what it has to say before.
     pub(super) fn end_process(&mut self, rank: u32) {
-        let connection = self.ranks[rank as usize].connection.take();
-        connection.into_iter().for_each(|connection| self.network.close(connection, 0));
+        self.drop_connection(rank);
         let node = self.shape.node_of(rank);
         if let Some(mut relay) = self.relays.remove(&node) {
-            if relay.leader == rank && !relay.server.has_ended {
+            if relay.leader == rank && !relay.serving.has_ended {
                 self.do_effects_of(&mut relay);
                 self.send_up(&mut relay);
-                if self.ranks[rank as usize].by_itself {
+                let state = &self.ranks[rank as usize];
+                if state.by_itself && matches!(state.step, Step::LetGo) {
                     relay.lingers_until_ns = Some(self.network.now_ns() + FLUSH_NS);
                 } else {
                     self.end_relay(&mut relay);
@@ -421,14 +389,20 @@ impl Stage {
             self.relays.insert(node, relay);
             self.schedule(Thread::Relay(node), 0);
         }
-        if rank == 0 && !self.desk.has_ended {
+        if rank == 0 && !self.coordinator_thread.has_ended {
             self.do_effects();
             self.end_coordinator();
         }
     }
 
+    pub(super) fn drop_connection(&mut self, rank: u32) {
+        if let Some(connection) = self.ranks[rank as usize].connection.take() {
+            self.network.close(connection, 0);
+        }
+    }
+
     pub(super) fn end_coordinator(&mut self) {
-        self.desk.has_ended = true;
+        self.coordinator_thread.has_ended = true;
         self.hang_up_on_waiting();
         for connection in std::mem::take(&mut self.number_of).into_keys() {
             self.network.close(connection, 1);

@@ -3,6 +3,17 @@ use super::*;
 const CLUSTER: Machine = Machine::cluster();
 
 #[test]
+fn limits_are_those_of_the_runtime() {
+    let config = longarm::config::Config::default();
+    let (proof, report) = (job::PROOF.as_millis() as u64, job::REPORT.as_millis() as u64);
+    assert_eq!((config.handshake_timeout_ms, config.report_ms), (proof, report));
+    assert_eq!(
+        (config.half_open_max, config.meet_timeout_s),
+        (job::HALF_OPEN_MAX as u64, job::MEET_NS / 1_000_000_000)
+    );
+}
+
+#[test]
 fn ranks_come_in_and_leave_by_relays_and_by_themselves() {
     for (ranks, nodes) in [(1, 1), (2, 1), (2, 2), (7, 3), (200, 10)] {
         for by_relays in [false, true] {

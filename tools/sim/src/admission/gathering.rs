@@ -1,78 +1,77 @@
-//! Where it all happens: the turns of the two threads, and what ranks, strangers and faults do in theirs.
+//! Where it all happens: what there is, whom an event concerns, and whether all were told what they had to be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use longarm_control::coordinator::{Coordinator, Settings};
 use longarm_control::proof::{NONCE_BYTES, Ticket};
-use longarm_control::relay::Relay;
 
 use super::job::{Coming, HALF_OPEN_MAX, MEET_NS, Outcome, PROOF, REPORT};
 use super::network::{Event, Network, Thread};
 use super::rank::{Rank, Step};
+use super::relay_thread::RelayThread;
 use crate::dice::Dice;
 use crate::fault::FaultSet;
 use crate::plan::Shape;
 use crate::user::Machine;
 
-/// A thread that serves connections.
+/// What the threads of the coordinator and of a relay have in common.
 #[derive(Default)]
-pub(super) struct Server {
+pub(super) struct Serving {
+    /// Connections over which something has come.
     pub(super) ready: BTreeSet<u32>,
+    /// Those that wait at the listener.
     pub(super) backlog: VecDeque<u32>,
+    /// When it takes its next turn.
     pub(super) turn_ns: Option<u64>,
+    /// Until when it works at its last one.
     pub(super) busy_until_ns: u64,
+    /// Until when a fault keeps it from doing anything.
     pub(super) paused_until_ns: u64,
     /// For how long it has worked.
     pub(super) worked_ns: u64,
+    /// Its process is over.
     pub(super) has_ended: bool,
 }
 
-pub(super) struct RelayThread {
-    pub(super) relay: Relay,
-    pub(super) server: Server,
-    pub(super) leader: u32,
-    /// That leads to the coordinator.
-    pub(super) up: u32,
-    pub(super) to_coordinator: Vec<u8>,
-    pub(super) members: BTreeMap<u32, u32>,
-    pub(super) member_of: BTreeMap<u32, u32>,
-    pub(super) is_open: bool,
-    /// Its process ends when those behind it are gone, or then.
-    pub(super) lingers_until_ns: Option<u64>,
-}
-
 /// See the module.
-pub(super) struct Stage {
+pub(super) struct Gathering {
+    /// Who comes.
     pub(super) coming: Coming,
+    /// Which ranks are on which node.
     pub(super) shape: Shape,
     pub(super) machine: Machine,
     pub(super) network: Network,
+    /// What the coordinator takes for the time when the first one called.
     pub(super) began: Instant,
     pub(super) ticket: Ticket,
     pub(super) coordinator: Coordinator,
-    pub(super) desk: Server,
+    pub(super) coordinator_thread: Serving,
     /// The coordinator's number of each connection, and back.
     pub(super) number_of: BTreeMap<u32, u64>,
     pub(super) connection_of: BTreeMap<u64, u32>,
+    /// By node, once their leaders were let in.
     pub(super) relays: BTreeMap<u32, RelayThread>,
     pub(super) ranks: Vec<Rank>,
     /// How many ranks have come in, how many were let go, and of how many nothing more comes.
     pub(super) came_in: u32,
     pub(super) gone: u32,
     pub(super) over: u32,
+    /// Random numbers that were given out.
     pub(super) nonces: u64,
+    /// Of faults, if there are any.
     pub(super) dice: Option<Dice>,
     /// What a rank was told that it should not be.
     pub(super) wrong: Option<String>,
-    /// How far the rank was that was killed.
+    /// Whether the rank that was killed had left before.
     pub(super) had_left: bool,
+    /// When the last rank has heard that all have come.
     pub(super) met_ns: u64,
     pub(super) outcome: Outcome,
 }
 
-impl Stage {
-    pub(super) fn new(coming: Coming, machine: Machine, mut dice: Option<Dice>) -> Stage {
+impl Gathering {
+    pub(super) fn new(coming: Coming, machine: Machine, mut dice: Option<Dice>) -> Gathering {
         let Coming { ranks, nodes, .. } = coming;
         assert!(ranks >= nodes && nodes > 0, "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
         let ticket = Ticket { assembly: 1, size: ranks, secret: [7; 32] };
@@ -91,7 +90,7 @@ impl Stage {
             is_stopped: |_| false,
         };
         let shape = Shape::of_program(1, ranks, nodes, FaultSet::NONE);
-        let mut stage = Stage {
+        let mut stage = Gathering {
             network: Network::new(machine, dice.as_mut().map(|dice| Dice::of(dice.roll(), 81, 0))),
             coordinator: Coordinator::new(settings, began),
             ranks: (0..ranks).map(|_| Rank::new()).collect(),
@@ -100,7 +99,7 @@ impl Stage {
             machine,
             began,
             ticket,
-            desk: Server::default(),
+            coordinator_thread: Serving::default(),
             number_of: BTreeMap::new(),
             connection_of: BTreeMap::new(),
             relays: BTreeMap::new(),
@@ -127,7 +126,7 @@ impl Stage {
 
     /// For how long the thread of the coordinator has worked.
     pub(super) fn busy_us(&self) -> f64 {
-        self.desk.worked_ns as f64 / 1e3
+        self.coordinator_thread.worked_ns as f64 / 1e3
     }
 
     pub(super) fn connections_of_coordinator(&self) -> u32 {
@@ -135,7 +134,7 @@ impl Stage {
     }
 
     /// Goes on until all is as wanted, or until a time.
-    pub(super) fn run_until(&mut self, until_ns: u64, is_wanted: impl Fn(&Stage) -> bool) {
+    pub(super) fn run_until(&mut self, until_ns: u64, is_wanted: impl Fn(&Gathering) -> bool) {
         while !is_wanted(self)
             && let Some(event) = self.network.advance(until_ns)
         {
@@ -148,9 +147,8 @@ impl Stage {
         (0..self.coming.ranks).for_each(|rank| self.network.after(0, Event::Leave(rank)));
     }
 
-    /// Whether everybody was told what he had to be.
-    pub(super) fn check(&mut self) -> Result<(), String> {
-        self.outcome.hash = self.network.hash;
+    /// Whether each rank was told what it had to be.
+    pub(super) fn check(&self) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
@@ -158,9 +156,9 @@ impl Stage {
             |rank: u32, what: &str| format!("rank {rank} {what}, {} s after the first one called", self.now_us() / 1e6);
         for (number, rank) in (0..).zip(&self.ranks) {
             match (&rank.step, self.outcome.lost) {
-                (Step::Gone, None) | (Step::Lost, _) => {}
-                (Step::Gone, Some(_)) if self.had_left => {}
-                (Step::Gone, Some(lost)) => {
+                (Step::LetGo, None) | (Step::Lost, _) => {}
+                (Step::LetGo, Some(_)) if self.had_left => {}
+                (Step::LetGo, Some(lost)) => {
                     return Err(of(number, &format!("was let go although rank {lost} had not left")));
                 }
                 (Step::Told(reason), None) => return Err(of(number, &format!("was told without need: {reason}"))),
@@ -218,23 +216,23 @@ impl Stage {
             return;
         }
         match state.ends[end] {
-            Thread::Rank(rank) => self.hear(rank, connection, end),
+            Thread::Rank(rank) => self.hear(rank, connection),
             Thread::Stranger(_) => {}
             server => self.be_ready(server, connection),
         }
     }
 
-    pub(super) fn server(&mut self, thread: Thread) -> Option<&mut Server> {
+    pub(super) fn serving(&mut self, thread: Thread) -> Option<&mut Serving> {
         match thread {
-            Thread::Coordinator => Some(&mut self.desk),
-            Thread::Relay(node) => self.relays.get_mut(&node).map(|relay| &mut relay.server),
+            Thread::Coordinator => Some(&mut self.coordinator_thread),
+            Thread::Relay(node) => self.relays.get_mut(&node).map(|relay| &mut relay.serving),
             Thread::Rank(_) | Thread::Stranger(_) => None,
         }
     }
 
     pub(super) fn be_ready(&mut self, thread: Thread, connection: u32) {
         let wake_ns = self.machine.wake_socket_ns;
-        if let Some(server) = self.server(thread) {
+        if let Some(server) = self.serving(thread) {
             server.ready.insert(connection);
             self.schedule(thread, wake_ns);
         }
@@ -242,7 +240,7 @@ impl Stage {
 
     pub(super) fn schedule(&mut self, thread: Thread, after_ns: u64) {
         let now_ns = self.network.now_ns();
-        let Some(server) = self.server(thread) else { return };
+        let Some(server) = self.serving(thread) else { return };
         let at_ns = (now_ns + after_ns).max(server.busy_until_ns).max(server.paused_until_ns);
         if !server.has_ended && server.turn_ns.is_none_or(|due_ns| due_ns > at_ns) {
             server.turn_ns = Some(at_ns);
@@ -253,7 +251,7 @@ impl Stage {
     /// Whether a thread is to take this turn. One that rests takes it later.
     pub(super) fn takes_turn(&mut self, thread: Thread) -> bool {
         let now_ns = self.network.now_ns();
-        let Some(server) = self.server(thread).filter(|server| server.turn_ns == Some(now_ns) && !server.has_ended)
+        let Some(server) = self.serving(thread).filter(|server| server.turn_ns == Some(now_ns) && !server.has_ended)
         else {
             return false;
         };
@@ -268,7 +266,7 @@ impl Stage {
 
     pub(super) fn end_turn(&mut self, thread: Thread, began_ns: u64) {
         let now_ns = self.network.now_ns();
-        let Some(server) = self.server(thread) else { return };
+        let Some(server) = self.serving(thread) else { return };
         server.busy_until_ns = now_ns;
         server.worked_ns += now_ns - began_ns;
         if !server.ready.is_empty() || !server.backlog.is_empty() {

@@ -2,19 +2,19 @@
 
 use longarm_control::coordinator::Effect;
 
+use super::gathering::Gathering;
 use super::job::{ACCEPTED_MAX, ANSWER_NS, CHUNK_BYTES, ns};
 use super::network::Thread;
 use super::rank::Step;
-use super::stage::Stage;
 
-impl Stage {
+impl Gathering {
     pub(super) fn turn_of_coordinator(&mut self) {
         let began_ns = self.network.now_ns();
         if !self.takes_turn(Thread::Coordinator) {
             return;
         }
         for _ in 0..ACCEPTED_MAX {
-            let Some(connection) = self.desk.backlog.pop_front() else { break };
+            let Some(connection) = self.coordinator_thread.backlog.pop_front() else { break };
             self.network.work(self.machine.receive_ns + self.machine.send_ns);
             let (nonce, now) = (self.nonce(), self.now());
             match self.coordinator.handle_connection(nonce, now) {
@@ -23,13 +23,13 @@ impl Stage {
                     self.connection_of.insert(number, connection);
                     let state = &self.network.connections[connection as usize];
                     if !state.inbox[1].is_empty() || state.ended[1] {
-                        self.desk.ready.insert(connection);
+                        self.coordinator_thread.ready.insert(connection);
                     }
                 }
                 None => self.network.close(connection, 1),
             }
         }
-        for connection in std::mem::take(&mut self.desk.ready) {
+        for connection in std::mem::take(&mut self.coordinator_thread.ready) {
             let Some(number) = self.number_of.get(&connection).copied() else { continue };
             let (bytes, is_over) = self.network.receive(connection, 1, CHUNK_BYTES);
             let now = self.now();
@@ -41,7 +41,7 @@ impl Stage {
                 self.network.close(connection, 1);
                 self.coordinator.handle_hang_up(number, now);
             } else if !self.network.connections[connection as usize].inbox[1].is_empty() {
-                self.desk.ready.insert(connection);
+                self.coordinator_thread.ready.insert(connection);
             }
             self.do_effects();
         }
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     pub(super) fn hang_up_on_waiting(&mut self) {
-        for connection in std::mem::take(&mut self.desk.backlog) {
+        for connection in std::mem::take(&mut self.coordinator_thread.backlog) {
             self.network.close(connection, 1);
         }
     }
