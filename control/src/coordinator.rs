@@ -9,7 +9,7 @@
 //! off, and of those who have not yet only a few are kept. The ranks of a machine may come through one of them
 //! ([`crate::relay`]): then each of them is a connection of its own here all the same.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::arrival::{Arrival, Layout, Met, show_missing};
@@ -102,8 +102,8 @@ pub struct Coordinator {
     connections: HashMap<u64, Connection>,
     next_connection: u64,
     half_open: usize,
-    /// Connections that are cut off if they do not become ranks by a time, in the order of these times. The first one still has that limit; of others
-    /// behind it that may be over.
+    /// Connections that are cut off if they do not prove themselves by a time, in the order of these times. The first one has not; others
+    /// behind it may have, or be gone.
     unproven: VecDeque<(u64, Instant)>,
     phase: Phase,
     effects: VecDeque<Effect>,
@@ -203,7 +203,7 @@ impl Coordinator {
 
     /// Time has passed.
     pub fn handle_time(&mut self, now: Instant) {
-        while let Some((number, _)) = self.first_unproven().filter(|(_, until)| *until <= now) {
+        while let Some((number, _)) = self.unproven.pop_front_if(|(_, until)| *until <= now) {
             self.close(number);
             self.forget_proven();
         }
@@ -226,7 +226,7 @@ impl Coordinator {
 
     /// When [`Coordinator::handle_time`] has something to do without anything else happening.
     pub fn deadline(&self) -> Option<Instant> {
-        let proof = self.first_unproven().map(|(_, until)| until);
+        let proof = self.unproven.front().map(|(_, until)| *until);
         let gathering = if let Phase::Gathering { until, .. } = self.phase { Some(until) } else { None };
         let met = if matches!(self.phase, Phase::Met { .. }) { self.watchdog.deadline() } else { None };
         [proof, gathering, met, self.ending.map(|(_, at)| at)].into_iter().flatten().min()
@@ -298,8 +298,7 @@ impl Coordinator {
                         connection.received = rest.to_vec();
                         connection.phase = match is_relay {
                             true => ConnectionPhase::Relay(Box::new(RelayConnection::new(rank))),
-                            // It has the time anew: the coordinator may have taken long itself.
-                            false => ConnectionPhase::Arriving { rank, until: now + self.settings.proof },
+                            false => ConnectionPhase::Arriving { rank },
                         };
                         self.half_open -= 1;
                         self.send(number, welcome.to_vec());
@@ -307,7 +306,7 @@ impl Coordinator {
                     Err(error) => self.refuse(number, error),
                 }
             }
-            ConnectionPhase::Arriving { rank, .. } => match connection.take_line(EARLY_BYTES_MAX) {
+            ConnectionPhase::Arriving { rank } => match connection.take_line(EARLY_BYTES_MAX) {
                 Ok(None) => return false,
                 Ok(Some(line)) => self.handle_arrival(number, rank, &line, now),
                 Err(_) => self.fail_connection(number, format!("rank {rank} sent a first line without an end")),
@@ -390,8 +389,7 @@ impl Coordinator {
         let is_stranger =
             |connection: &Connection| !matches!(connection.phase, ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_));
         let strangers = self.connections.iter().filter(|(_, connection)| is_stranger(connection));
-        let mut strangers: Vec<u64> = strangers.map(|(number, _)| *number).collect();
-        strangers.sort_unstable();
+        let strangers: BTreeSet<u64> = strangers.map(|(number, _)| *number).collect();
         self.phase = Phase::Met { arrivals, connections: connections.clone(), rendezvous, layout };
         strangers.into_iter().for_each(|number| self.close(number));
         // What they have said meanwhile.
@@ -501,15 +499,10 @@ impl Coordinator {
         }
     }
 
-    /// The connection that is cut off next if it does not become a rank before, and when.
-    fn first_unproven(&self) -> Option<(u64, Instant)> {
-        self.unproven.front().copied()
-    }
-
-    /// Those in front that have gone on, or are gone, have another limit or none.
+    /// Those in front that have proven themselves, or are gone, have no time limit.
     fn forget_proven(&mut self) {
-        while let Some((first, until)) = self.unproven.front()
-            && self.connections.get(first).and_then(Connection::until) != Some(*until)
+        while let Some((first, _)) = self.unproven.front()
+            && self.connections.get(first).and_then(Connection::until).is_none()
         {
             self.unproven.pop_front();
         }

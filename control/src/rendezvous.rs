@@ -142,8 +142,8 @@ struct RankState {
     phase: Phase,
     /// Set when the process ended before it joined.
     missed: bool,
-    /// How it ended, once it has.
-    how_ended: HowEnded,
+    /// How it ended, where it has.
+    how_ended: Option<HowEnded>,
     /// Whether it failed.
     failed: bool,
     counted: Counted,
@@ -167,7 +167,7 @@ pub struct Rendezvous {
     /// How many of them are silent, and how many part of the job.
     silent: u32,
     joined: u32,
-    /// Whether one may have left that was not let go yet.
+    /// Whether a rank has left since the last goodbye.
     one_has_left: bool,
     cards: Vec<Option<NodeCard>>,
     /// Who waits for the card of each node.
@@ -191,7 +191,7 @@ impl Rendezvous {
         let silent = || RankState {
             phase: Phase::Silent,
             missed: false,
-            how_ended: HowEnded::Gone,
+            how_ended: None,
             failed: false,
             counted: Counted::default(),
             fetched: BTreeSet::new(),
@@ -246,7 +246,7 @@ impl Rendezvous {
         let before = self.enter(rank, Phase::Ended);
         let state = &mut self.ranks[rank as usize];
         state.missed = before == Phase::Silent;
-        state.how_ended = how;
+        state.how_ended = Some(how);
         if state.failed {
             // It said why before it went.
             self.say_goodbye();
@@ -416,7 +416,9 @@ impl Rendezvous {
         let ranks = if self.any_ended { self.ranks.as_slice() } else { &[] };
         let missed = ranks.iter().position(|state| is_gone(state) && !state.failed);
         let again = if again { " again" } else { "" };
-        let how = missed.map(|missed| format!("{} without joining the others{again}", ranks[missed].how_ended));
+        let how = missed.map(|missed| {
+            format!("{} without joining the others{again}", ranks[missed].how_ended.unwrap_or(HowEnded::Gone))
+        });
         let failure = missed.zip(how).map(|(missed, how)| self.fail(missed as u32, 1, how));
         // Nor is it part of the job then, or if it was taken along just now.
         if !self.ranks[rank as usize].failed {

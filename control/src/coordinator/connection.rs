@@ -29,7 +29,7 @@ pub(super) enum ConnectionPhase {
     /// It was challenged.
     Proof { proof: CoordinatorProof, until: Instant },
     /// It has proven itself, and is to say where it runs.
-    Arriving { rank: u32, until: Instant },
+    Arriving { rank: u32 },
     /// It is a rank.
     Rank(u32),
     /// It is a relay, through which ranks come.
@@ -66,13 +66,11 @@ impl Connection {
         Connection { phase: ConnectionPhase::Hello { until }, through: None, nonce, received: Vec::new(), searched: 0 }
     }
 
-    /// When it is cut off, if it does not become a rank before.
+    /// When it is cut off, if it does not prove itself before.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.phase {
-            ConnectionPhase::Hello { until, .. }
-            | ConnectionPhase::Proof { until, .. }
-            | ConnectionPhase::Arriving { until, .. } => Some(until),
-            ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_) => None,
+            ConnectionPhase::Hello { until } | ConnectionPhase::Proof { until, .. } => Some(until),
+            ConnectionPhase::Arriving { .. } | ConnectionPhase::Rank(_) | ConnectionPhase::Relay(_) => None,
         }
     }
 

@@ -172,6 +172,27 @@ fn who_does_not_prove_itself_in_time_or_at_all_is_cut_off_and_only_few_are_kept(
 }
 
 #[test]
+fn who_has_proven_itself_has_the_time_that_all_have_and_others_are_cut_off_each_at_its_own() {
+    let mut job = Job::new(3, false);
+    let began = job.now;
+    let second = Duration::from_secs(1);
+    let (proof, hello) = RankProof::start(&job.ticket, 0, [2; 32]);
+    let welcomed = job.connect();
+    job.bytes(welcomed, &hello);
+    let challenge: [u8; CHALLENGE_BYTES] = job.sent.remove(&welcomed).unwrap().try_into().unwrap();
+    job.wait(second);
+    let silent = job.connect();
+    job.now += second / 2;
+    job.bytes(welcomed, &proof.handle_challenge(&challenge).unwrap().1);
+    assert_eq!(job.coordinator.deadline(), Some(began + 3 * second), "that of the silent one");
+    job.wait(3 * second / 2);
+    assert_eq!(job.closed, [silent]);
+    assert_eq!(job.coordinator.deadline(), Some(began + 60 * second), "until when all have to come");
+    job.wait(57 * second);
+    assert_eq!(job.closed, [silent, welcomed]);
+}
+
+#[test]
 fn a_rank_that_does_not_come_is_named_to_those_who_have() {
     let mut job = Job::new(4, false);
     let numbers = [job.come(0, "a"), job.come(2, "a")];

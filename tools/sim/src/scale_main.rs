@@ -191,9 +191,7 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
         }
         (On::Shared, count) => Machine::shared(count.unwrap_or(2)),
     };
-    for (number, ns) in &arguments.set {
-        *TIMES[*number].1(&mut machine) = *ns;
-    }
+    set_times(&mut machine, &arguments.set);
     // One thread runs at a time, and the next one goes on sooner on the same processor.
     longarm_client::use_processors(&[rustix::thread::sched_getcpu() as u32]);
     for &np in arguments.ranks.iter().filter(|np| **np <= arguments.most) {
@@ -210,11 +208,15 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
     Ok(())
 }
 
+fn set_times(machine: &mut Machine, times: &[(usize, u64)]) {
+    for (number, ns) in times {
+        *TIMES[*number].1(machine) = *ns;
+    }
+}
+
 fn admit_all(arguments: &Admit) -> Result<(), String> {
     let mut machine = Machine::cluster();
-    for (number, ns) in &arguments.set {
-        *TIMES[*number].1(&mut machine) = *ns;
-    }
+    set_times(&mut machine, &arguments.set);
     for &ranks in &arguments.ranks {
         let nodes = ranks.div_ceil(arguments.per_node);
         admit_one(machine, Coming { ranks, nodes, by_relays: !arguments.by_themselves })?;
@@ -225,8 +227,13 @@ fn admit_all(arguments: &Admit) -> Result<(), String> {
 fn admit_one(machine: Machine, coming: Coming) -> Result<(), String> {
     let admitted = admit(coming, machine)?;
     let who = ("simulated", On::Cluster, coming.ranks);
-    print_time(who, ("scale_admission", 0), admitted.started_us);
-    print_time(who, ("scale_leave", 0), admitted.left_us);
+    let ops = if coming.by_relays {
+        ["scale_admission", "scale_leave"]
+    } else {
+        ["scale_admission_alone", "scale_leave_alone"]
+    };
+    print_time(who, (ops[0], 0), admitted.started_us);
+    print_time(who, (ops[1], 0), admitted.left_us);
     Ok(())
 }
 

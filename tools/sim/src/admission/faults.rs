@@ -129,7 +129,7 @@ impl Gathering {
         let node = self.shape.node_of(rank);
         if let Some(relay) = self.relays.get_mut(&node).filter(|relay| relay.leader == rank && !relay.serving.has_ended)
         {
-            let (up, ends) = (relay.up(), relay.be_killed());
+            let (up, ends) = (relay.up, relay.be_killed());
             self.network.close(up, 0);
             ends.into_iter().for_each(|connection| self.network.close(connection, 1));
         }

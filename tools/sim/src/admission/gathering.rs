@@ -1,6 +1,6 @@
 //! Where it all happens: what there is, whom an event concerns, and whether all were told what they had to be.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use longarm_control::coordinator::{Coordinator, Settings};
@@ -9,30 +9,11 @@ use longarm_control::proof::{NONCE_BYTES, Ticket};
 use super::job::{Coming, HALF_OPEN_MAX, MEET_NS, Outcome, PROOF, REPORT};
 use super::network::{Event, Network, Thread};
 use super::rank::{Rank, Step};
-use super::relay_thread::RelayThread;
+use super::serving::{RelayThread, Serving};
 use crate::dice::Dice;
 use crate::fault::FaultSet;
 use crate::plan::Shape;
 use crate::user::Machine;
-
-/// What the threads of the coordinator and of a relay have in common.
-#[derive(Default)]
-pub(super) struct Serving {
-    /// Connections over which something has come.
-    pub(super) ready: BTreeSet<u32>,
-    /// Those that wait at the listener.
-    pub(super) backlog: VecDeque<u32>,
-    /// When it takes its next turn.
-    pub(super) turn_ns: Option<u64>,
-    /// Until when it works at its last one.
-    pub(super) busy_until_ns: u64,
-    /// Until when a fault keeps it from doing anything.
-    pub(super) paused_until_ns: u64,
-    /// For how long it has worked.
-    pub(super) worked_ns: u64,
-    /// Its process is over.
-    pub(super) has_ended: bool,
-}
 
 /// See the module.
 pub(super) struct Gathering {

@@ -19,6 +19,7 @@ mod job;
 mod network;
 mod rank;
 mod relay_thread;
+mod serving;
 mod steps;
 
 use crate::dice::Dice;

@@ -1,60 +1,11 @@
 //! The thread of a relay: its turns are those of `runtime/src/bootstrap/relay.rs`.
 
-use std::collections::BTreeMap;
+use longarm_control::relay::{self, LAST};
 
-use longarm_control::relay::{self, LAST, Relay};
-
-use super::gathering::{Gathering, Serving};
+use super::gathering::Gathering;
 use super::job::CHUNK_BYTES;
 use super::network::Thread;
-
-/// See the module.
-pub(super) struct RelayThread {
-    pub(super) relay: Relay,
-    pub(super) serving: Serving,
-    /// The rank in whose process it is.
-    pub(super) leader: u32,
-    /// The connection that leads to the coordinator.
-    up: u32,
-    /// What is to go there at the end of the turn.
-    to_coordinator: Vec<u8>,
-    /// The connections of members, by the relay's numbers, and back.
-    members: BTreeMap<u32, u32>,
-    member_of: BTreeMap<u32, u32>,
-    /// It takes in whoever comes.
-    pub(super) is_open: bool,
-    /// Where its leader goes by itself: the process stays until all members are gone, or until then.
-    pub(super) lingers_until_ns: Option<u64>,
-}
-
-impl RelayThread {
-    /// It was let in, over this connection.
-    pub(super) fn new(leader: u32, up: u32, members_max: usize) -> RelayThread {
-        RelayThread {
-            relay: Relay::new(members_max),
-            serving: Serving::default(),
-            leader,
-            up,
-            to_coordinator: Vec::new(),
-            members: BTreeMap::new(),
-            member_of: BTreeMap::new(),
-            is_open: true,
-            lingers_until_ns: None,
-        }
-    }
-
-    /// Its process was killed: the connections that end with it, those of members first.
-    pub(super) fn be_killed(&mut self) -> Vec<u32> {
-        (self.is_open, self.serving.has_ended) = (false, true);
-        let members = std::mem::take(&mut self.members).into_values();
-        members.chain(std::mem::take(&mut self.serving.backlog)).collect()
-    }
-
-    /// The connection to the coordinator.
-    pub(super) fn up(&self) -> u32 {
-        self.up
-    }
-}
+use super::serving::RelayThread;
 
 impl Gathering {
     pub(super) fn turn_of_relay(&mut self, node: u32) {

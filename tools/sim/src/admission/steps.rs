@@ -13,7 +13,7 @@ use super::job::{
 };
 use super::network::{Event, Thread};
 use super::rank::{Step, arrival, card};
-use super::relay_thread::RelayThread;
+use super::serving::RelayThread;
 
 /// What is read of a start of many.
 #[derive(Deserialize)]
