@@ -203,7 +203,7 @@ impl Coordinator {
 
     /// Time has passed.
     pub fn handle_time(&mut self, now: Instant) {
-        while let Some((number, _)) = self.unproven.pop_front_if(|(_, until)| *until <= now) {
+        while let Some((number, _)) = self.unproven.front().copied().filter(|(_, until)| *until <= now) {
             self.close(number);
             self.forget_proven();
         }

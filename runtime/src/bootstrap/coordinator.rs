@@ -161,7 +161,8 @@ impl Desk {
     /// Whoever has had his time is let go of, and those who wait are taken in again.
     fn handle_time(&mut self, now: Instant) {
         self.askers.retain(|_, asker| asker.until > now);
-        while let Some((_, number)) = self.closing.pop_front_if(|(until, _)| *until <= now) {
+        while let Some((_, number)) = self.closing.front().copied().filter(|(until, _)| *until <= now) {
+            self.closing.pop_front();
             self.remove(number);
         }
         if self.rests.take_if(|until| *until <= now).is_some() {

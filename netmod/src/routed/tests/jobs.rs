@@ -412,7 +412,7 @@ impl<'a> Sleep<'a> {
         self.events.push(PollFd::from_borrowed_fd(descriptor, flags));
     }
 
-    fn is_woken(mut self) -> bool {
+    fn would_end(mut self) -> bool {
         self.is_awake || poll(&mut self.events, Some(&Timespec::default())).unwrap() > 0
     }
 }
@@ -428,7 +428,7 @@ impl Job {
                 let has_more = talk.sent < talk.got;
                 sleep.on_link(&mut *talk.link, has_more);
             }
-            return sleep.is_woken();
+            return sleep.would_end();
         };
         let Caller { netmod, talks, todo, .. } = &mut self.callers[caller];
         let intake = netmod.intake();
@@ -440,7 +440,7 @@ impl Job {
             let has_more = talk.sent < *bytes;
             sleep.on_link(&mut *talk.link, has_more);
         }
-        sleep.is_woken()
+        sleep.would_end()
     }
 }
 

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! What a rank does in which order is that of the runtime (`runtime/src/bootstrap`), whose sockets and threads are not here: the steps of a rank
-//! ([`rank`], [`steps`]) and the turns of the two threads ([`coordinator_thread`], [`relay_thread`]) are written out again. [`gathering`] holds it all together, over [`network`]; [`faults`]
-//! are what goes wrong, and [`job`] what is asked for and what becomes of it. Proofs, messages, frames, and all decisions are the real ones.
+//! (`rank`, `steps`) and the turns of the two threads (`coordinator_thread`, `relay_thread`) are written out again. `gathering` holds it all together, over `network`; `faults`
+//! are what goes wrong, and `job` what is asked for and what becomes of it. Proofs, messages, frames, and all decisions are the real ones.
 
 mod coordinator_thread;
 mod faults;
