@@ -68,23 +68,8 @@ impl std::iter::Sum for Exchange {
 impl Job {
     /// A job of hosts as clusters have them, with so many ranks on each.
     pub fn typical(ranks: u32, per_host: u32) -> Job {
-        let host = |number: u32| format!("node{number:05}.cluster.example");
-        let arrivals = (0..ranks).map(|rank| Arrival {
-            version: CONTROL_VERSION,
-            // A boot's number and those of the namespaces.
-            machine: format!("{:08x}-5b2c-4d1e-9f3a-0c6e7b8a9d10 4026531840 4026531839 4026532080", rank / per_host),
-            host: host(rank / per_host),
-            pid: 100_000 + rank % per_host,
-            processors: (0..per_host).collect(),
-            nodes: 1,
-        });
-        let cards = (0..ranks.div_ceil(per_host)).map(|node| NodeCard {
-            node,
-            server_pid: 100_000,
-            address: format!("10.{}.{}.17:40123, 192.168.{}.17:40124", node >> 8, node & 255, node & 255),
-            host: host(node),
-            door: format!("longarm-{:016x}-{node}", u64::MAX / 3),
-        });
+        let arrivals = (0..ranks).map(|rank| arrival(rank / per_host, rank % per_host, per_host));
+        let cards = (0..ranks.div_ceil(per_host)).map(card);
         Job { number: u64::MAX / 3, arrivals: arrivals.collect(), cards: cards.collect() }
     }
 
@@ -131,6 +116,34 @@ impl Job {
         }
         simulation.exchanges
     }
+}
+
+/// What a rank says of itself on a host as clusters have them, where so many ranks run.
+pub fn arrival(node: u32, place: u32, ranks_of_node: u32) -> Arrival {
+    Arrival {
+        version: CONTROL_VERSION,
+        // A boot's number and those of the namespaces.
+        machine: format!("{node:08x}-5b2c-4d1e-9f3a-0c6e7b8a9d10 4026531840 4026531839 4026532080"),
+        host: host(node),
+        pid: 100_000 + place,
+        processors: (0..ranks_of_node).collect(),
+        nodes: 1,
+    }
+}
+
+/// What the leader of such a node says of it.
+pub fn card(node: u32) -> NodeCard {
+    NodeCard {
+        node,
+        server_pid: 100_000,
+        address: format!("10.{}.{}.17:40123, 192.168.{}.17:40124", node >> 8, node & 255, node & 255),
+        host: host(node),
+        door: format!("longarm-{:016x}-{node}", u64::MAX / 3),
+    }
+}
+
+fn host(number: u32) -> String {
+    format!("node{number:05}.cluster.example")
 }
 
 fn settings(ticket: &Ticket, job: u64) -> Settings {

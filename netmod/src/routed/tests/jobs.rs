@@ -4,7 +4,7 @@
 //! Over the simulated network links take and give what dice say, and break; nothing announces anything there, so everybody looks in each turn.
 //! Over TCP everybody sleeps as in a job: who is not told by a descriptor does nothing, and what is told to nobody shows as a job that stands still.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use rustix::event::Timespec;
@@ -165,8 +165,8 @@ struct Job {
     hosts: Vec<Host>,
     callers: Vec<Caller>,
     addresses: Vec<String>,
-    /// How long each stream is.
-    lengths: BTreeMap<u64, usize>,
+    /// The names of all streams that were begun.
+    names: BTreeSet<u64>,
     sim: Option<Sim>,
     cuts_left: u64,
     /// Servers hang up on ranks that call by themselves when they have enough of them.
@@ -223,9 +223,9 @@ impl Job {
             hosts.push(Host { netmod, listener, talks: Vec::new() });
         }
         let addresses = hosts.iter().map(|host| host.listener.address().to_owned()).collect();
-        let (lengths, cuts_left) = (BTreeMap::new(), plan.cuts);
+        let (names, cuts_left) = (BTreeSet::new(), plan.cuts);
         let hangs_up = plan.over_tcp && own_links_max > 0;
-        Job { dice, hosts, callers, addresses, lengths, sim, cuts_left, hangs_up, broken: 0, done: 0 }
+        Job { dice, hosts, callers, addresses, names, sim, cuts_left, hangs_up, broken: 0, done: 0 }
     }
 
     fn is_over(&self) -> bool {
@@ -242,6 +242,18 @@ impl Job {
         let name = names[self.dice.below(2) as usize].unwrap_or(address.router);
         let after = self.dice.below(30_000);
         self.cuts_left -= u64::from(sim.cut_after(name, after) > 0);
+    }
+
+    fn actors(&self) -> usize {
+        self.hosts.len() + self.callers.len()
+    }
+
+    /// The turn of a server or a rank: servers come first. Whether anything has moved.
+    fn turn(&mut self, actor: usize) -> bool {
+        match actor.checked_sub(self.hosts.len()) {
+            None => self.turn_of_host(actor),
+            Some(caller) => self.turn_of_caller(caller),
+        }
     }
 
     /// A server's turn: takes in who has come, and talks with all. Whether anything has moved.
@@ -261,8 +273,8 @@ impl Job {
             }
         }
         host.listener.drive();
-        let (lengths, broken) = (&self.lengths, &mut self.broken);
-        host.talks.retain_mut(|talk| match answer(talk, lengths, number, dice) {
+        let (names, broken) = (&self.names, &mut self.broken);
+        host.talks.retain_mut(|talk| match answer(talk, names, number, dice) {
             Ok(has_moved) => {
                 moved |= has_moved;
                 true
@@ -298,7 +310,7 @@ impl Job {
             match caller.netmod.connect_by(address, way) {
                 Ok(link) => {
                     let name = dice.roll();
-                    self.lengths.insert(name, bytes);
+                    self.names.insert(name);
                     caller.talks.push((name, bytes, to, Talk::new(link)));
                 }
                 Err(_) => caller.todo.push((bytes, to)),
@@ -366,7 +378,7 @@ fn ask(talk: &mut Talk, name: u64, bytes: usize, node: u32, dice: &mut Dice) -> 
 }
 
 /// The server's part: as many bytes as have come go back.
-fn answer(talk: &mut Talk, lengths: &BTreeMap<u64, usize>, host: usize, dice: &mut Dice) -> Result<bool, LinkError> {
+fn answer(talk: &mut Talk, names: &BTreeSet<u64>, host: usize, dice: &mut Dice) -> Result<bool, LinkError> {
     if talk.name.len() < NAME_BYTES {
         let mut bytes = vec![0; NAME_BYTES - talk.name.len()];
         let got = talk.link.receive(&[RegionMut::from_slice(&mut bytes)])?;
@@ -374,7 +386,7 @@ fn answer(talk: &mut Talk, lengths: &BTreeMap<u64, usize>, host: usize, dice: &m
         return Ok(got > 0);
     }
     let name = u64::from_le_bytes(talk.name[..].try_into().unwrap());
-    assert!(lengths.contains_key(&name), "server {host} has come upon a stream that nobody has begun");
+    assert!(names.contains(&name), "server {host} has come upon a stream that nobody has begun");
     if talk.got == 0 {
         // Positions are those of the caller's stream, behind the name.
         talk.got = NAME_BYTES;
@@ -448,16 +460,13 @@ impl Job {
 fn run_asleep(seed: u64) -> u64 {
     let plan = Plan { seed, over_tcp: true, cuts: 0 };
     let mut job = Job::new(plan);
-    let actors = (job.hosts.len() + job.callers.len()) as u64;
+    let actors = job.actors() as u64;
     let mut asleep = 0;
     while !job.is_over() {
         let first = job.dice.below(actors);
         let woken = (0..actors).map(|next| ((first + next) % actors) as usize).find(|actor| job.is_woken(*actor));
         let has_moved = match woken {
-            Some(actor) => match actor.checked_sub(job.hosts.len()) {
-                None => job.turn_of_host(actor),
-                Some(caller) => job.turn_of_caller(caller),
-            },
+            Some(actor) => job.turn(actor),
             None => {
                 std::thread::yield_now();
                 false
@@ -475,7 +484,7 @@ fn run_asleep(seed: u64) -> u64 {
 fn run(plan: Plan) -> (u64, u64) {
     let mut job = Job::new(plan);
     let streams: usize = job.callers.iter().map(|caller| caller.todo.len()).sum();
-    let actors = (job.hosts.len() + job.callers.len()) as u64;
+    let actors = job.actors() as u64;
     let mut turns = 0;
     while !job.is_over() {
         assert!(turns < TURNS_MAX, "{plan:?} does not end:\n{}", job.show());
@@ -483,10 +492,7 @@ fn run(plan: Plan) -> (u64, u64) {
             job.cut();
         }
         let actor = job.dice.below(actors) as usize;
-        let has_moved = match actor.checked_sub(job.hosts.len()) {
-            None => job.turn_of_host(actor),
-            Some(caller) => job.turn_of_caller(caller),
-        };
+        let has_moved = job.turn(actor);
         turns = if has_moved { 0 } else { turns + 1 };
     }
     assert_eq!(job.done, streams as u64, "{plan:?}");
@@ -500,11 +506,8 @@ impl Job {
     fn be_forgotten(&mut self, plan: Plan) {
         let mut left = Vec::new();
         for _ in 0..10_000 {
-            for number in 0..self.hosts.len() {
-                self.turn_of_host(number);
-            }
-            for number in 0..self.callers.len() {
-                self.turn_of_caller(number);
+            for actor in 0..self.actors() {
+                self.turn(actor);
             }
             let routers = self.hosts.iter().filter_map(|host| host.netmod.here.lock().upgrade());
             left = routers.map(|router| router.lock().channels()).collect();

@@ -1,7 +1,5 @@
-//! How far a rank is, and what it says of itself.
+//! How far a rank is.
 
-use longarm_control::arrival::Arrival;
-use longarm_control::messages::{CONTROL_VERSION, NodeCard};
 use longarm_control::proof::{RankProof, RankWelcome};
 
 /// How far a rank is.
@@ -111,31 +109,4 @@ impl Rank {
         self.heard.drain(..BYTES);
         Some(taken)
     }
-}
-
-/// What a rank says of itself, on a host as clusters have them.
-pub fn arrival(rank: u32, node: u32, ranks_of_node: u32) -> Arrival {
-    Arrival {
-        version: CONTROL_VERSION,
-        machine: format!("{node:08x}-5b2c-4d1e-9f3a-0c6e7b8a9d10 4026531840 4026531839 4026532080"),
-        host: host(node),
-        pid: 100_000 + rank,
-        processors: (0..ranks_of_node).collect(),
-        nodes: 1,
-    }
-}
-
-/// What the leader of a node says of it.
-pub fn card(node: u32) -> NodeCard {
-    NodeCard {
-        node,
-        server_pid: 100_000,
-        address: format!("10.{}.{}.17:40123", node >> 8, node & 255),
-        host: host(node),
-        door: format!("longarm-{:016x}-{node}", u64::MAX / 3),
-    }
-}
-
-fn host(node: u32) -> String {
-    format!("node{node:05}.cluster.example")
 }

@@ -4,6 +4,7 @@ use longarm_control::arrival::Met;
 use longarm_control::messages::{CONTROL_VERSION, FromRank, ToRank};
 use longarm_control::proof::{Caller, RankProof};
 use longarm_control::relay::LAST;
+use longarm_control::scale::{arrival, card};
 use serde::{Deserialize, Serialize};
 
 use super::gathering::Gathering;
@@ -12,7 +13,7 @@ use super::job::{
     READ_MAX, SPARE_NS,
 };
 use super::network::{Event, Thread};
-use super::rank::{Step, arrival, card};
+use super::rank::Step;
 use super::serving::RelayThread;
 
 /// What is read of a start of many.
@@ -219,8 +220,8 @@ impl Gathering {
         }
         let node = self.shape.node_of(rank);
         self.set(rank, Step::Arrived);
-        let ranks_of_node = self.shape.ranks_of(node).len() as u32;
-        self.say(rank, &arrival(rank, node, ranks_of_node));
+        let of_node = self.shape.ranks_of(node);
+        self.say(rank, &arrival(node, rank - of_node.start, of_node.len() as u32));
         self.wait(rank, MEET_NS + SPARE_NS);
     }
 
