@@ -45,7 +45,8 @@ pub struct ClientOptions {
     pub failures: Failures,
     /// How long a waiting thread looks before it sleeps, in microseconds. 0 where threads outnumber processors.
     pub spin_us: u64,
-    /// Puts and accumulates up to this size are copied and need not wait for the link.
+    /// Blocking puts and accumulates up to this size are copied and need not wait for the link; of those that are started no more
+    /// than 16 KiB.
     pub eager_bytes: usize,
     /// The bounds of each connection.
     pub endpoint: EndpointOptions,

@@ -1,7 +1,7 @@
 //! Put of any shape, blocking and not. Accumulate shares the path: only what the target does with the bytes differs.
 
 use longarm_memory::Region;
-use longarm_proto::{Cursor, Kernel, Rank, Request, Run, Scale, Signal};
+use longarm_proto::{Cursor, EAGER_BYTES_MAX, Kernel, Rank, Request, Run, Scale, Signal};
 use longarm_shm::{CounterKind, Window};
 
 use crate::client::Client;
@@ -186,7 +186,11 @@ impl Client {
             self.local.count(rank, writing.kind(), bytes);
             return Ok(());
         }
-        if bytes <= self.eager_bytes as u64 {
+        let copied_bytes_max = match path {
+            Path::Device(..) => self.started_copied_bytes_max(),
+            _ => self.eager_bytes as u64,
+        };
+        if bytes <= copied_bytes_max {
             let from = From { region: source.region(), lender: None, then };
             return self.begin_write((path, bytes), writing, aim, shapes, from);
         }
@@ -218,6 +222,11 @@ impl Client {
         let moving = Moving { moves: writing.moves(), shapes: &shapes, origin_bytes, then: from.then };
         let (path, bytes) = self.path(aim, &moving)?;
         self.begin_write((path, bytes), writing, aim, shapes, from)
+    }
+
+    /// Bytes of a write whose buffer nobody waits for that are copied, at most.
+    fn started_copied_bytes_max(&self) -> u64 {
+        EAGER_BYTES_MAX.min(self.eager_bytes as u64)
     }
 
     /// Waits for an operation towards a rank, with what [`Progress::expect_answer`](crate::progress::Progress::expect_answer) gave before it was begun.
@@ -280,7 +289,7 @@ impl Client {
                 Writing::Accumulate(kernel, scale) => Request::Accumulate { target, shape, kernel, scale },
             };
             let origin = Cursor::new(origin);
-            let small = origin.remaining() <= self.eager_bytes as u64;
+            let small = origin.remaining() <= self.started_copied_bytes_max();
             let payload = match from.lender.filter(|_| !small) {
                 Some(lender) => Payload::Streamed(lender.hold(), origin),
                 None => Payload::Copied(from.region, origin),
@@ -330,7 +339,7 @@ impl Client {
         (requests, bytes): (&[RunRequest], u64),
         from: From<'_, '_>,
     ) -> bool {
-        let lender = from.lender.filter(|_| bytes > self.eager_bytes as u64);
+        let lender = from.lender.filter(|_| bytes > self.started_copied_bytes_max());
         let hold = || lender.expect("only with one").hold();
         let needed_helper = endpoint.needs_helper();
         let (begun, driven) = endpoint.put_direct(&aim.window.target(aim.rank), requests, |pieces| match lender {

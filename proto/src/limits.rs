@@ -12,7 +12,8 @@ pub const OLD_VALUE_BYTES: usize = 8;
 /// Most bytes between a request's header and its payload: tables of strides and runs, a scale, a signal.
 pub const DESCRIPTOR_BYTES_MAX: usize = 4096;
 
-/// Payloads up to this many bytes are copied behind their header, so that the caller's buffer is free at once.
+/// Data of gets, and payloads of what is started, up to this many bytes are copied behind their header. Who puts, and waits until the buffer
+/// is free, may have more copied.
 pub const EAGER_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of replies, and of data that is copied behind them, that an initiator may ask for beyond those that it has
 /// acknowledged. The responder keeps as many, in case they have to be sent again.

@@ -24,8 +24,8 @@ use crate::stage::Stage;
 /// of a mutex.
 const SESSION_SPARE_MS: u64 = 5000;
 
-/// How long the server's thread, beside ranks that compute, and those of its crew look for work at most, however long ranks look.
-const SPARE_SPIN_US_MAX: u64 = 100;
+/// How long the threads of the server's crew look for work at most, however long ranks look.
+const CREW_SPIN_US_MAX: u64 = 100;
 
 /// What a node is made of.
 pub(crate) struct NodeOptions<'a> {
@@ -197,7 +197,7 @@ fn host(options: &NodeOptions<'_>) -> Result<(Node, NodeCard), InitError> {
     engine.employ(crew(options));
     // A server that may have more threads has a processor that no rank wants.
     let (spin_us, has_processor) = (options.config.spin_us, options.config.server_threads > 1);
-    let spare_spin_us = if has_processor { spin_us.min(SPARE_SPIN_US_MAX) } else { 0 };
+    let spare_spin_us = if has_processor { spin_us } else { 0 };
     let server = Server::new(engine, Duration::from_micros(spin_us), Duration::from_micros(spare_spin_us))?;
     let server = Arc::new(server);
     let thread = start_thread(&server, options.processors)?;
@@ -220,7 +220,7 @@ fn crew(options: &NodeOptions<'_>) -> CrewOptions {
     let processors = options.processors.to_vec();
     CrewOptions {
         threads: config.server_threads as usize - 1,
-        spin: Duration::from_micros(config.spin_us.min(SPARE_SPIN_US_MAX)),
+        spin: Duration::from_micros(config.spin_us.min(CREW_SPIN_US_MAX)),
         // As the server's own thread.
         prepare: Arc::new(move || longarm_client::use_processors(&processors)),
     }

@@ -71,7 +71,8 @@ pub struct Config {
     pub verbs_pinned_bytes_max: u64,
     /// What is registered with RDMA devices without being kept in memory.
     pub verbs_on_demand: OnDemandChoice,
-    /// Payloads up to this size are copied behind their header; larger ones are sent from where they are.
+    /// Payloads of blocking calls up to this size are copied behind their header; larger ones are sent from where they are. What is
+    /// started is copied up to 16 KiB of it.
     pub eager_bytes: u64,
     /// Bound on the bytes that one connection copies and keeps until the other side acknowledges them.
     pub send_ring_bytes: u64,
@@ -242,7 +243,7 @@ impl Default for Config {
             verbs_cache_bytes: GIB,
             verbs_pinned_bytes_max: 16 * GIB,
             verbs_on_demand: OnDemandChoice::Auto,
-            eager_bytes: 16 * KIB,
+            eager_bytes: 48 * KIB,
             send_ring_bytes: MIB,
             spin_us: SPIN_US,
             server_threads: 1,

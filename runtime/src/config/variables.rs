@@ -39,8 +39,8 @@ pub(super) enum Slot {
 // The order is the order of `longarm info`.
 pub(super) const INTERFACE: usize = 0;
 /// Largest and smallest values that fit together: a ring takes at least two eager payloads.
-const EAGER_BYTES_MAX: u64 = 16 * KIB;
-const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
+const EAGER_BYTES_MAX: u64 = 64 * KIB;
+const SEND_RING_BYTES_MIN: u64 = 128 * KIB;
 const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
 /// More would find nothing to do: one thread lends all connections out.
 const SERVER_THREADS_MAX: u64 = 64;
@@ -168,7 +168,7 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_EAGER_BYTES",
         unit: "bytes",
-        meaning: "payloads up to this size are copied behind their header, larger ones are sent from where they are",
+        meaning: "blocking puts, accumulates and messages up to this size are copied, larger ones are sent from where they are",
         slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: EAGER_BYTES_MAX, zero: None },
     },
     Variable {
