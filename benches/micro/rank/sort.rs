@@ -102,6 +102,7 @@ fn exchange(
     let (world, size) = (job.world, job.world.size() as usize);
     let mut counts = vec![0_i64; 1 << BUCKETS_LOG];
     keys.iter().for_each(|key| counts[(key >> shift) as usize] += 1);
+    let counts_here = counts.clone();
     world.allreduce_collective(Reduction::Sum, &mut counts)?;
     let total: i64 = counts.iter().sum();
     // Buckets go to ranks in order, as evenly as their sizes allow.
@@ -114,9 +115,25 @@ fn exchange(
             owner.min(size - 1)
         })
         .collect();
-    shares.iter_mut().for_each(Vec::clear);
-    keys.iter().for_each(|key| shares[owners[(key >> shift) as usize]].push(*key));
+    let mut given = vec![0; size];
+    owners.iter().zip(counts_here).for_each(|(owner, count)| given[*owner] += count as usize);
+    deal(keys, (shares, &given), |key| owners[(key >> shift) as usize]);
     Ok(world.alltoallv_into_collective(shares, mine)?)
+}
+
+/// Gives each key to the share of its owner, in their order. Each gets as many as `given` says.
+fn deal(keys: &[u32], (shares, given): (&mut [Vec<u32>], &[usize]), owner: impl Fn(u32) -> usize) {
+    let mut places: Vec<_> = shares
+        .iter_mut()
+        .zip(given)
+        .map(|(share, count)| {
+            share.resize(*count, 0);
+            share.iter_mut()
+        })
+        .collect();
+    for key in keys {
+        *places[owner(*key)].next().expect("as many as are given") = *key;
+    }
 }
 
 /// How many keys are smaller than each value.
@@ -174,6 +191,13 @@ mod tests {
         count_smaller(&[vec![3, 1], vec![3, 0]], &mut ranks);
         assert_eq!(ranks, [0, 1, 2, 2, 4]);
         assert_eq!(by_rank(&[3, 1, 3, 0], ranks.to_vec()), [0, 1, 3, 3]);
+    }
+
+    #[test]
+    fn keys_are_dealt_to_their_owners_in_their_order() {
+        let mut shares = vec![vec![9; 7], Vec::new()];
+        deal(&[3, 10, 1, 12, 2], (&mut shares, &[3, 2]), |key| usize::from(key >= 10));
+        assert_eq!(shares, [vec![3, 1, 2], vec![10, 12]]);
     }
 
     #[test]
