@@ -6,13 +6,14 @@
 //!                        watchdog ──▶ standing: which rank waits for which, as people read it
 //! ```
 //!
-//! Pure: nothing here holds a socket, a process, a thread or a clock. The same half serves `longarm run` and the ranks of jobs
+//! Pure: nothing here holds a socket, a process, a thread or a clock; [`desk`] takes them lent. The same half serves `longarm run` and the ranks of jobs
 //! that something else has started.
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod arrival;
 pub mod coordinator;
+pub mod desk;
 pub mod frames;
 pub mod how_ended;
 pub mod invitation;

@@ -1,7 +1,7 @@
 //! The thread of rank 0's process to which all ranks of a job connect that something else has started. What it says and decides
-//! stands in `longarm_control::coordinator`; here are its sockets.
+//! stands in `longarm_control::coordinator`, its turns in `longarm_control::desk`; here are its sockets.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -9,14 +9,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_control::coordinator::{Coordinator, Effect, Settings};
+use longarm_control::coordinator::Settings;
+use longarm_control::desk::{CoordinatorDesk, FLUSH, Readiness, Sockets, Surroundings};
+use longarm_control::proof::ProofError;
 use longarm_control::questions;
 use longarm_memory::Unshared;
 use longarm_netmod::{Interest, Poller, Ready};
 
 use super::assembly::keep_alive;
 use super::own_end;
-use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_BYTES_MAX, send_unsent};
+use super::serving::{NOTHING, REST, Serving, Turns, interest, readiness};
 
 /// Who may ask at a time, how long they may take, and how much they may say.
 const ASKERS_MAX: usize = 16;
@@ -43,8 +45,8 @@ impl CoordinatorThread {
         on_end: OnEnd,
     ) -> io::Result<CoordinatorThread> {
         let turns = Turns::new()?;
-        let desk = Desk::new(listeners, settings, Arc::clone(&turns), on_end)?;
-        Ok(CoordinatorThread(Serving::start("longarm-coordinator", turns, move || desk.run())?))
+        let thread = Thread::new(listeners, settings, Arc::clone(&turns), on_end)?;
+        Ok(CoordinatorThread(Serving::start("longarm-coordinator", turns, move || thread.run())?))
     }
 
     /// What waits until all that was said to the coordinator before is done, and what it has to say is on its way.
@@ -58,14 +60,6 @@ impl CoordinatorThread {
     }
 }
 
-/// A connection, and what could not be sent yet.
-struct Line {
-    stream: Unshared<TcpStream>,
-    unsent: Vec<u8>,
-    /// Nothing is heard of it any more, and it is closed when all is sent, or then.
-    closes: Option<Instant>,
-}
-
 /// Who asks, and what was heard.
 struct Asker {
     stream: UnixStream,
@@ -74,17 +68,18 @@ struct Asker {
 }
 
 /// The thread's own.
-struct Desk {
+struct Thread {
+    desk: CoordinatorDesk,
+    room: Room,
+}
+
+/// What the coordinator has around it.
+struct Room {
     poller: Poller,
     /// One for each address.
     listeners: Vec<Unshared<TcpListener>>,
     questions: Option<Unshared<UnixListener>>,
-    coordinator: Coordinator,
-    lines: HashMap<u64, Line>,
-    /// Those with something unsent.
-    behind: HashSet<u64>,
-    /// Those that close, in this order. Some may be closed already.
-    closing: VecDeque<(Instant, u64)>,
+    streams: HashMap<u64, Unshared<TcpStream>>,
     askers: HashMap<u64, Asker>,
     next_asker: u64,
     /// Until when nobody is taken in.
@@ -93,8 +88,8 @@ struct Desk {
     on_end: OnEnd,
 }
 
-impl Desk {
-    fn new(listeners: Vec<TcpListener>, settings: Settings, turns: Arc<Turns>, on_end: OnEnd) -> io::Result<Desk> {
+impl Thread {
+    fn new(listeners: Vec<TcpListener>, settings: Settings, turns: Arc<Turns>, on_end: OnEnd) -> io::Result<Thread> {
         let poller = Poller::new()?;
         // A child of a fork that outlives this process would keep the ports, and the connections of those who wait for its end.
         let listeners: Vec<_> = listeners.into_iter().map(Unshared::new).collect::<io::Result<_>>()?;
@@ -108,71 +103,105 @@ impl Desk {
         if let Some(questions) = &questions {
             poller.add(questions, QUESTIONS, Interest::READABLE)?;
         }
-        Ok(Desk {
+        let room = Room {
             poller,
             listeners,
             questions,
-            coordinator: Coordinator::new(settings, Instant::now()),
-            lines: HashMap::new(),
-            behind: HashSet::new(),
-            closing: VecDeque::new(),
+            streams: HashMap::new(),
             askers: HashMap::new(),
             next_asker: ASKERS,
             rests: None,
             turns,
             on_end,
-        })
+        };
+        Ok(Thread { desk: CoordinatorDesk::new(settings, Instant::now()), room })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        while !self.turns.stops() {
+        while !self.room.turns.stops() {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.poller.wait(&mut ready, rest) {
+            if let Err(error) = self.room.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the coordinator of this job can hear nothing any more: {error}"));
                 break;
             }
-            // As long as ranks come: what they have sent is read before it is said that they were too slow.
-            let may_be_more = ready.len() >= Poller::READY_MAX && self.coordinator.is_open();
+            let may_be_more = ready.len() >= Poller::READY_MAX;
             for one in std::mem::take(&mut ready) {
                 self.handle_ready(one);
             }
-            let now = Instant::now();
-            self.handle_time(now);
-            if !may_be_more && self.coordinator.deadline().is_some_and(|at| at <= now) {
-                self.coordinator.handle_time(now);
-            }
-            self.do_effects();
+            self.room.handle_time(Instant::now());
+            self.desk.end_turn(&mut self.room, may_be_more);
             // Nobody is let in any more: whoever tries hears so at once.
-            if !self.coordinator.is_open() {
-                self.listeners.clear();
+            if !self.desk.is_open() {
+                self.room.listeners.clear();
             }
-            self.turns.end_turn(!self.behind.is_empty());
+            self.room.turns.end_turn(self.desk.is_behind());
         }
-        self.turns.end();
+        self.room.turns.end();
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let askers = self.askers.values().map(|asker| asker.until).min();
-        let closing = self.closing.front().map(|(until, _)| *until);
-        [self.coordinator.deadline(), askers, closing, self.rests].into_iter().flatten().min()
+        self.desk.deadline().into_iter().chain(self.room.deadline()).min()
     }
 
-    /// Whoever has had his time is let go of, and those who wait are taken in again.
+    fn handle_ready(&mut self, ready: Ready) {
+        match ready.token {
+            WAKER => self.room.turns.waker().clear(),
+            LISTENER => self.accept(),
+            QUESTIONS => self.room.accept_asker(),
+            asker if asker >= ASKERS => {
+                if let Some(is_report) = self.room.hear_asker(asker) {
+                    self.desk.handle_question(asker, is_report, Instant::now());
+                }
+            }
+            connection => self.desk.handle_ready(&mut self.room, connection, readiness(ready)),
+        }
+    }
+
+    fn accept(&mut self) {
+        for place in 0..self.room.listeners.len() {
+            for _ in 0..ACCEPTED_MAX {
+                match self.room.listeners[place].accept() {
+                    Ok((stream, _)) => self.take_in(stream),
+                    Err(error) => {
+                        self.room.handle_not_taken_in(&error, Instant::now());
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, stream: TcpStream) {
+        let mut nonce = [0; 32];
+        if getrandom::fill(&mut nonce).is_ok() && stream.set_nonblocking(true).is_ok() {
+            self.desk.take_in(&mut self.room, nonce, |room, number| room.add(number, stream));
+        }
+    }
+}
+
+impl Room {
+    fn deadline(&self) -> Option<Instant> {
+        self.askers.values().map(|asker| asker.until).chain(self.rests).min()
+    }
+
+    /// Whoever asks and has had his time is let go of, and those who wait are taken in again.
     fn handle_time(&mut self, now: Instant) {
         self.askers.retain(|_, asker| asker.until > now);
-        while let Some((_, number)) = self.closing.front().copied().filter(|(until, _)| *until <= now) {
-            self.closing.pop_front();
-            self.remove(number);
-        }
         if self.rests.take_if(|until| *until <= now).is_some() {
             self.watch_listeners(Interest::READABLE);
         }
     }
 
-    fn remove(&mut self, number: u64) {
-        self.lines.remove(&number);
-        self.behind.remove(&number);
+    /// Keeps a connection. Whether it can be watched.
+    fn add(&mut self, number: u64, stream: TcpStream) -> bool {
+        keep_alive(&stream);
+        let Ok(stream) = Unshared::new(stream) else { return false };
+        let is_watched = self.poller.add(&stream, number, Interest::READABLE).is_ok();
+        if is_watched {
+            self.streams.insert(number, stream);
+        }
+        is_watched
     }
 
     /// Nobody could be taken in.
@@ -198,138 +227,6 @@ impl Desk {
         }
     }
 
-    fn handle_ready(&mut self, ready: Ready) {
-        match ready.token {
-            WAKER => self.turns.waker().clear(),
-            LISTENER => self.accept(),
-            QUESTIONS => self.accept_asker(),
-            asker if asker >= ASKERS => self.hear_asker(asker),
-            connection => {
-                if ready.writable {
-                    self.send_unsent(connection);
-                }
-                if ready.readable {
-                    self.read(connection);
-                }
-            }
-        }
-    }
-
-    fn accept(&mut self) {
-        for place in 0..self.listeners.len() {
-            for _ in 0..ACCEPTED_MAX {
-                match self.listeners[place].accept() {
-                    Ok((stream, _)) => self.take_in(stream),
-                    Err(error) => {
-                        self.handle_not_taken_in(&error, Instant::now());
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    fn take_in(&mut self, stream: TcpStream) {
-        let mut nonce = [0; 32];
-        let prepared = getrandom::fill(&mut nonce).is_ok() && stream.set_nonblocking(true).is_ok();
-        let now = Instant::now();
-        let Some(number) = prepared.then(|| self.coordinator.handle_connection(nonce, now)).flatten() else { return };
-        keep_alive(&stream);
-        let Ok(stream) = Unshared::new(stream) else { return self.coordinator.handle_hang_up(number, now) };
-        if self.poller.add(&stream, number, Interest::READABLE).is_err() {
-            self.coordinator.handle_hang_up(number, now);
-            return;
-        }
-        self.lines.insert(number, Line { stream, unsent: Vec::new(), closes: None });
-    }
-
-    /// Reads once: what is left is told again.
-    fn read(&mut self, number: u64) {
-        let Some(line) = self.lines.get_mut(&number).filter(|line| line.closes.is_none()) else { return };
-        let mut chunk = [0; CHUNK_BYTES];
-        match line.stream.read(&mut chunk) {
-            Ok(bytes @ 1..) => self.coordinator.handle_bytes(number, &chunk[..bytes], Instant::now()),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Ok(0) | Err(_) => {
-                self.remove(number);
-                self.coordinator.handle_hang_up(number, Instant::now());
-            }
-        }
-        self.do_effects();
-    }
-
-    /// What goes to one connection goes together, as for the ranks that come through one relay. The order of all is kept.
-    fn do_effects(&mut self) {
-        let mut unsent = None;
-        loop {
-            // The last one may find that a connection takes nothing, which has effects again.
-            let next = self.coordinator.poll_effect().or_else(|| {
-                unsent.take().into_iter().for_each(|last| self.send_unsent(last));
-                self.coordinator.poll_effect()
-            });
-            let Some(effect) = next else { return };
-            let to = if let Effect::Send { connection, .. } = &effect { Some(*connection) } else { None };
-            if unsent != to {
-                unsent.into_iter().for_each(|before| self.send_unsent(before));
-                unsent = to;
-            }
-            match effect {
-                Effect::Send { connection, bytes } => {
-                    if let Some(line) = self.lines.get_mut(&connection) {
-                        line.unsent.extend_from_slice(&bytes);
-                    }
-                }
-                Effect::Close { connection } => self.close(connection),
-                Effect::Say(line) => own_end::say_last(&line),
-                Effect::Refused { connection, error } => {
-                    let from = self.lines.get(&connection).and_then(|line| line.stream.peer_addr().ok());
-                    tracing::warn!(?from, %error, "a connection to the coordinator was refused");
-                }
-                Effect::Answer { asker, text } => {
-                    if let Some(mut asker) = self.askers.remove(&asker) {
-                        // Who does not take it in gets no answer.
-                        let _ = asker.stream.write_all(text.as_bytes());
-                    }
-                }
-                Effect::End { status } => (self.on_end)(status),
-            }
-        }
-    }
-
-    /// Closes a connection when what it has to be told is sent, or after a while.
-    fn close(&mut self, number: u64) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
-        let until = Instant::now() + FLUSH;
-        line.closes = Some(until);
-        self.closing.push_back((until, number));
-        // What it has said and nobody has read would have the system throw away what is on its way to it.
-        let _ = line.stream.read(&mut [0; CHUNK_BYTES]);
-        self.send_unsent(number);
-    }
-
-    fn send_unsent(&mut self, number: u64) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
-        let is_gone = send_unsent(&mut line.unsent, |bytes| line.stream.write(bytes));
-        let waiting = line.unsent.len();
-        if line.closes.is_some() && (waiting == 0 || is_gone) {
-            return self.remove(number);
-        }
-        let closes = line.closes.is_some();
-        let was_behind = if waiting > 0 { !self.behind.insert(number) } else { self.behind.remove(&number) };
-        if (waiting > 0) != was_behind || closes {
-            let interest = match (waiting > 0, closes) {
-                (true, false) => Interest::BOTH,
-                (true, true) => Interest::WRITABLE,
-                (false, _) => Interest::READABLE,
-            };
-            // A connection that cannot be watched any more is one that has ended.
-            let _ = self.poller.modify(&line.stream, number, interest);
-        }
-        if waiting > UNSENT_BYTES_MAX.saturating_mul(self.coordinator.connections_over(number)) && !closes {
-            self.coordinator.handle_deaf(number, waiting, Instant::now());
-        }
-    }
-
     fn accept_asker(&mut self) {
         let Some(accepted) = self.questions.as_ref().map(|questions| questions.accept()) else { return };
         let stream = match accepted {
@@ -350,15 +247,16 @@ impl Desk {
         }
     }
 
-    fn hear_asker(&mut self, number: u64) {
-        let Some(asker) = self.askers.get_mut(&number) else { return };
+    /// Whether it wants a report, once it has said what it wants.
+    fn hear_asker(&mut self, number: u64) -> Option<bool> {
+        let asker = self.askers.get_mut(&number)?;
         let mut chunk = [0; 16];
         match asker.stream.read(&mut chunk) {
             Ok(bytes @ 1..) => asker.heard.extend_from_slice(&chunk[..bytes]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             Ok(0) | Err(_) => {
                 self.askers.remove(&number);
-                return;
+                return None;
             }
         }
         let is_report = asker.heard == questions::REPORT;
@@ -367,10 +265,59 @@ impl Desk {
             let _ = self.poller.remove(&asker.stream);
             let _ = asker.stream.set_nonblocking(false);
             let _ = asker.stream.set_write_timeout(Some(FLUSH));
-            self.coordinator.handle_question(number, is_report, Instant::now());
-        } else if asker.heard.len() >= questions::SUMMARY.len() {
+            return Some(is_report);
+        }
+        if asker.heard.len() >= questions::SUMMARY.len() {
             self.askers.remove(&number);
         }
+        None
+    }
+}
+
+impl Sockets for Room {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn read(&mut self, number: u64, chunk: &mut [u8]) -> io::Result<usize> {
+        self.streams.get_mut(&number).map_or(Err(io::ErrorKind::NotConnected.into()), |stream| stream.read(chunk))
+    }
+
+    fn write(&mut self, number: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.streams.get_mut(&number).map_or(Err(io::ErrorKind::NotConnected.into()), |stream| stream.write(bytes))
+    }
+
+    fn watch(&mut self, number: u64, readiness: Readiness) {
+        if let Some(stream) = self.streams.get(&number) {
+            // A connection that cannot be watched any more is one that has ended.
+            let _ = self.poller.modify(stream, number, interest(readiness));
+        }
+    }
+
+    fn close(&mut self, number: u64) {
+        self.streams.remove(&number);
+    }
+}
+
+impl Surroundings for Room {
+    fn say(&mut self, line: &str) {
+        own_end::say_last(line);
+    }
+
+    fn refuse(&mut self, number: u64, error: &ProofError) {
+        let from = self.streams.get(&number).and_then(|stream| stream.peer_addr().ok());
+        tracing::warn!(?from, %error, "a connection to the coordinator was refused");
+    }
+
+    fn answer(&mut self, asker: u64, text: &str) {
+        if let Some(mut asker) = self.askers.remove(&asker) {
+            // Who does not take it in gets no answer.
+            let _ = asker.stream.write_all(text.as_bytes());
+        }
+    }
+
+    fn end_job(&mut self, status: i32) {
+        (self.on_end)(status);
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use longarm_control::coordinator::Settings;
+use longarm_control::desk::FLUSH;
 use longarm_control::invitation::Invitation;
 use longarm_control::messages::Start;
 use longarm_control::proof::Ticket;
@@ -26,7 +27,7 @@ use super::node::raise_descriptor_limit;
 use super::own_end::{self, LAUNCHER_GRACE};
 use super::relay::RelayThread;
 use super::rendezvous::Found;
-use super::serving::{FLUSH, Turns};
+use super::serving::Turns;
 use super::starter::StarterWatch;
 use crate::config::{Config, InterfaceChoice, OnFailure};
 use crate::error::InitError;

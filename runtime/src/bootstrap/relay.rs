@@ -1,5 +1,5 @@
 //! The thread of a rank's process through which the other ranks of its node speak with rank 0: they connect to it over an abstract
-//! socket, and it alone has a connection to the coordinator. [`super::assembly`] starts it. What it passes on stands in `longarm_control::relay`; here are its sockets.
+//! socket, and it alone has a connection to the coordinator. [`super::assembly`] starts it. What it passes on stands in `longarm_control::relay`, its turns in `longarm_control::desk`; here are its sockets.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use longarm_control::relay::{Effect, LAST, Relay};
+use longarm_control::desk::{COORDINATOR, FLUSH, Readiness, RelayDesk, Sockets};
 use longarm_memory::Unshared;
 use longarm_netmod::{Interest, Poller, Ready, is_of_own_user};
 use longarm_shm::sync::{AtomicBool, Ordering};
@@ -16,15 +16,12 @@ use parking_lot::{Condvar, Mutex};
 use rustix::net::SendFlags;
 
 use super::own_end;
-use super::serving::{CHUNK_BYTES, FLUSH, NOTHING, REST, Serving, Turns, UNSENT_BYTES_MAX, send_unsent};
+use super::serving::{NOTHING, REST, Serving, Turns, interest, readiness};
 
-/// With so much waiting for the coordinator, no more is heard of the members.
-const TO_COORDINATOR_BYTES_MAX: usize = 1 << 20;
 /// So many are taken in or sent away before anything else is done.
 const ACCEPTED_MAX: usize = 1024;
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
-const COORDINATOR: u64 = u64::MAX - 2;
 
 /// The thread, from outside.
 pub(crate) struct RelayThread {
@@ -66,10 +63,11 @@ impl RelayThread {
         members_max: usize,
     ) -> io::Result<(RelayThread, UnixStream)> {
         let (turns, shared) = (Turns::new()?, Arc::<Shared>::default());
-        let mut desk = Desk::new(coordinator, rank, listener, members_max, (Arc::clone(&turns), Arc::clone(&shared)))?;
+        let of_thread = (Arc::clone(&turns), Arc::clone(&shared));
+        let mut thread = Thread::new(coordinator, rank, listener, members_max, of_thread)?;
         let (own, others) = UnixStream::pair()?;
-        desk.take_in(others)?;
-        let serving = Serving::start("longarm-relay", turns, move || desk.run())?;
+        thread.take_in(others)?;
+        let serving = Serving::start("longarm-relay", turns, move || thread.run())?;
         Ok((RelayThread { serving, shared }, own))
     }
 
@@ -97,96 +95,74 @@ impl RelayThread {
     }
 }
 
-/// A member's connection, and what could not be sent yet.
-struct Line {
-    stream: Unshared<UnixStream>,
-    unsent: Vec<u8>,
-    interest: Interest,
-    /// Nothing is heard of it any more, and it is closed when all is sent, or then.
-    closes: Option<Instant>,
-}
-
 /// The thread's own.
-struct Desk {
-    poller: Poller,
+struct Thread {
+    desk: RelayDesk,
+    lines: Lines,
     rank: u32,
-    /// Nothing, when it has ended.
-    coordinator: Option<Unshared<TcpStream>>,
-    to_coordinator: Vec<u8>,
-    coordinator_interest: Interest,
-    /// More may have come than was read.
-    has_more: bool,
     listener: Option<Unshared<UnixListener>>,
-    relay: Relay,
-    lines: HashMap<u32, Line>,
     /// Until when nobody is taken in.
     rests: Option<Instant>,
     turns: Arc<Turns>,
     shared: Arc<Shared>,
 }
 
-impl Desk {
+/// Its connections, and what tells of them.
+struct Lines {
+    poller: Poller,
+    /// Until it has ended.
+    coordinator: Option<Unshared<TcpStream>>,
+    members: HashMap<u64, Unshared<UnixStream>>,
+}
+
+impl Thread {
     fn new(
         coordinator: Unshared<TcpStream>,
         rank: u32,
         listener: Unshared<UnixListener>,
         members_max: usize,
         (turns, shared): (Arc<Turns>, Arc<Shared>),
-    ) -> io::Result<Desk> {
+    ) -> io::Result<Thread> {
         let poller = Poller::new()?;
         coordinator.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         poller.add(&coordinator, COORDINATOR, Interest::READABLE)?;
         poller.add(&listener, LISTENER, Interest::READABLE)?;
         poller.add(turns.waker().descriptor(), WAKER, Interest::READABLE)?;
-        Ok(Desk {
-            poller,
-            rank,
-            coordinator: Some(coordinator),
-            to_coordinator: Vec::new(),
-            coordinator_interest: Interest::READABLE,
-            has_more: false,
-            listener: Some(listener),
-            relay: Relay::new(members_max),
-            lines: HashMap::new(),
-            rests: None,
-            turns,
-            shared,
-        })
+        let lines = Lines { poller, coordinator: Some(coordinator), members: HashMap::new() };
+        let desk = RelayDesk::new(rank, members_max);
+        Ok(Thread { desk, lines, rank, listener: Some(listener), rests: None, turns, shared })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        self.send_to_coordinator();
-        while !self.turns.stops() && (self.coordinator.is_some() || !self.lines.is_empty()) {
-            let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.poller.wait(&mut ready, rest) {
+        self.desk.end_turn(&mut self.lines);
+        while !(self.turns.stops() || self.desk.is_cut_off() && self.desk.is_alone()) {
+            let due = self.desk.deadline().into_iter().chain(self.rests).min();
+            let rest = due.map(|at| at.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.lines.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the relay in rank {} can hear nothing any more: {error}", self.rank));
                 break;
             }
-            self.has_more = false;
-            self.turn(std::mem::take(&mut ready));
+            self.desk.begin_turn();
+            for one in std::mem::take(&mut ready) {
+                self.handle_ready(one);
+            }
+            self.desk.end_turn(&mut self.lines);
             self.handle_time(Instant::now());
-            if self.shared.all_have_come.load(Ordering::Acquire) {
+            if self.desk.is_cut_off() || self.shared.all_have_come.load(Ordering::Acquire) {
                 self.listener = None;
             }
-            let has_unsent = !self.to_coordinator.is_empty() || self.lines.values().any(|line| !line.unsent.is_empty());
-            self.turns.end_turn(self.has_more || has_unsent);
-            self.shared.tell_whether_alone(self.lines.is_empty());
+            self.turns.end_turn(self.desk.is_behind());
+            self.shared.tell_whether_alone(self.desk.is_alone());
         }
         // Whoever is left hears that it is this process's will.
-        self.handle_end_of_coordinator();
+        self.desk.end(&mut self.lines);
         self.shared.tell_whether_alone(true);
         self.turns.end();
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        let closing = self.lines.values().filter_map(|line| line.closes).min();
-        [closing, self.rests].into_iter().flatten().min()
-    }
-
     fn handle_time(&mut self, now: Instant) {
-        self.lines.retain(|_, line| line.closes.is_none_or(|until| until > now));
         if self.rests.take_if(|until| *until <= now).is_some() {
             self.watch_listener(Interest::READABLE);
         }
@@ -195,41 +171,20 @@ impl Desk {
     fn watch_listener(&self, interest: Interest) {
         if let Some(listener) = &self.listener {
             // What cannot be watched lets nobody in: who waits there goes to rank 0 by itself.
-            let _ = self.poller.modify(listener, LISTENER, interest);
+            let _ = self.lines.poller.modify(listener, LISTENER, interest);
         }
-    }
-
-    /// What members say goes to the coordinator together.
-    fn turn(&mut self, ready: Vec<Ready>) {
-        for one in ready {
-            self.handle_ready(one);
-        }
-        self.send_to_coordinator();
     }
 
     fn handle_ready(&mut self, ready: Ready) {
         match ready.token {
             WAKER => self.turns.waker().clear(),
             LISTENER => self.accept(),
-            COORDINATOR => {
-                if ready.writable {
-                    self.send_to_coordinator();
-                }
-                if ready.readable {
-                    self.hear_coordinator();
-                }
-            }
-            member => {
-                let member = member as u32;
-                if ready.writable {
-                    self.send(member);
-                }
-                if ready.readable {
-                    self.hear(member);
+            connection => {
+                if let Err(error) = self.desk.handle_ready(&mut self.lines, connection, readiness(ready)) {
+                    tracing::error!(%error, "the coordinator says to the relay what nobody understands");
                 }
             }
         }
-        self.do_effects();
     }
 
     /// All users of the host see the listener and can fill its queue, in which the node's ranks wait too. So it is emptied faster than it is
@@ -256,221 +211,67 @@ impl Desk {
         }
     }
 
-    /// A member is greeted with the rank that the relay is in.
     fn take_in(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let stream = Unshared::new(stream)?;
-        let Some(member) = self.relay.handle_member() else { return Ok(()) };
-        if let Err(error) = self.poller.add(&stream, u64::from(member), Interest::READABLE) {
-            self.relay.handle_hang_up(member);
-            return Err(error);
-        }
-        let unsent = self.rank.to_le_bytes().to_vec();
-        self.lines.insert(member, Line { stream, unsent, interest: Interest::READABLE, closes: None });
-        self.send(member);
-        self.do_effects();
-        Ok(())
+        self.desk.take_in(&mut self.lines, |lines, member| {
+            lines.poller.add(&stream, member, Interest::READABLE)?;
+            lines.members.insert(member, stream);
+            Ok(())
+        })
+    }
+}
+
+impl Sockets for Lines {
+    fn now(&self) -> Instant {
+        Instant::now()
     }
 
-    /// Reads once: what is left is told again.
-    fn hear_coordinator(&mut self) {
-        let Some(coordinator) = &mut self.coordinator else { return };
-        let mut chunk = [0; CHUNK_BYTES];
-        match coordinator.read(&mut chunk) {
-            Ok(bytes @ 1..) => {
-                self.has_more |= bytes == CHUNK_BYTES;
-                if let Err(error) = self.relay.handle_root_bytes(&chunk[..bytes]) {
-                    tracing::error!(%error, "the coordinator says to the relay what nobody understands");
-                    self.handle_end_of_coordinator();
-                }
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Ok(0) | Err(_) => self.handle_end_of_coordinator(),
+    fn read(&mut self, number: u64, chunk: &mut [u8]) -> io::Result<usize> {
+        let gone = Err(io::ErrorKind::NotConnected.into());
+        match number {
+            COORDINATOR => self.coordinator.as_mut().map_or(gone, |stream| stream.read(chunk)),
+            member => self.members.get_mut(&member).map_or(gone, |stream| stream.read(chunk)),
         }
     }
 
-    /// Rank 0 is gone, or has cut this relay off: all members are told that it is not this process that has ended.
-    fn handle_end_of_coordinator(&mut self) {
-        self.do_effects();
-        self.send_to_coordinator();
-        self.coordinator = None;
-        self.to_coordinator.clear();
-        self.listener = None;
-        let members: Vec<u32> = self.lines.keys().copied().collect();
-        members.into_iter().for_each(|member| self.close(member));
-    }
-
-    /// Reads once: what is left is told again.
-    fn hear(&mut self, member: u32) {
-        let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) else { return };
-        let mut chunk = [0; CHUNK_BYTES];
-        match line.stream.read(&mut chunk) {
-            Ok(bytes @ 1..) => {
-                self.has_more |= bytes == CHUNK_BYTES;
-                self.relay.handle_bytes(member, &chunk[..bytes]);
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Ok(0) | Err(_) => {
-                self.lines.remove(&member);
-                self.relay.handle_hang_up(member);
-            }
-        }
-    }
-
-    fn do_effects(&mut self) {
-        while let Some(effect) = self.relay.poll_effect() {
-            match effect {
-                Effect::ToCoordinator(bytes) => self.to_coordinator.extend_from_slice(&bytes),
-                Effect::ToMember { member, bytes } => {
-                    if let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) {
-                        line.unsent.extend_from_slice(&bytes);
-                    }
-                    self.send(member);
-                }
-                Effect::Close { member } => self.close(member),
-            }
-        }
-        if self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX {
-            self.send_to_coordinator();
-        }
-    }
-
-    fn send_to_coordinator(&mut self) {
-        let Some(coordinator) = &mut self.coordinator else { return self.to_coordinator.clear() };
-        let was_full = self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX;
-        // An error shows when it is read.
-        send_unsent(&mut self.to_coordinator, |bytes| coordinator.write(bytes));
-        let interest = Interest { readable: true, writable: !self.to_coordinator.is_empty() };
-        if interest != std::mem::replace(&mut self.coordinator_interest, interest) {
-            // A connection that cannot be watched any more is one that has ended.
-            let _ = self.poller.modify(&*coordinator, COORDINATOR, interest);
-        }
-        if was_full || self.to_coordinator.len() > TO_COORDINATOR_BYTES_MAX {
-            let members: Vec<u32> = self.lines.keys().copied().collect();
-            members.into_iter().for_each(|member| self.watch(member));
-        }
-    }
-
-    /// Closes a connection when what it has to be told is sent, or after a while.
-    fn close(&mut self, member: u32) {
-        let Some(line) = self.lines.get_mut(&member).filter(|line| line.closes.is_none()) else { return };
-        line.closes = Some(Instant::now() + FLUSH);
-        line.unsent.push(LAST);
-        self.send(member);
-    }
-
-    fn send(&mut self, member: u32) {
-        let Some(line) = self.lines.get_mut(&member) else { return };
-        let stream = &line.stream;
+    fn write(&mut self, number: u64, bytes: &[u8]) -> io::Result<usize> {
+        let gone = Err(io::ErrorKind::NotConnected.into());
         // A member that is gone is no reason for a signal.
-        let is_gone = send_unsent(&mut line.unsent, |bytes| Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?));
-        let waiting = if is_gone { 0 } else { line.unsent.len() };
-        if line.closes.is_some() && waiting == 0 {
-            self.lines.remove(&member);
-            return;
-        }
-        if is_gone {
-            line.unsent.clear();
-        }
-        let closes = line.closes.is_some();
-        self.watch(member);
-        if waiting > UNSENT_BYTES_MAX && !closes {
-            self.relay.handle_deaf(member, waiting);
+        let send = |stream: &Unshared<UnixStream>| Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?);
+        match number {
+            COORDINATOR => self.coordinator.as_mut().map_or(gone, |stream| stream.write(bytes)),
+            member => self.members.get(&member).map_or(gone, send),
         }
     }
 
-    /// What is to be told of a member's connection.
-    fn watch(&mut self, member: u32) {
-        let has_room = self.to_coordinator.len() <= TO_COORDINATOR_BYTES_MAX;
-        let Some(line) = self.lines.get_mut(&member) else { return };
-        let interest = Interest { readable: has_room && line.closes.is_none(), writable: !line.unsent.is_empty() };
-        if interest != std::mem::replace(&mut line.interest, interest) {
-            // A connection that cannot be watched any more is one that has ended.
-            let _ = self.poller.modify(&line.stream, u64::from(member), interest);
+    fn watch(&mut self, number: u64, readiness: Readiness) {
+        let interest = interest(readiness);
+        // A connection that cannot be watched any more is one that has ended.
+        let _ = match (number, &self.coordinator) {
+            (COORDINATOR, None) => return,
+            (COORDINATOR, Some(stream)) => self.poller.modify(stream, COORDINATOR, interest),
+            (member, _) => match self.members.get(&member) {
+                Some(stream) => self.poller.modify(stream, member, interest),
+                None => return,
+            },
+        };
+    }
+
+    fn close(&mut self, number: u64) {
+        if number == COORDINATOR {
+            self.coordinator = None;
+        } else {
+            self.members.remove(&number);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::SocketAddr;
     use std::time::Duration;
 
-    use longarm_control::frames::Decoder;
-    use longarm_control::relay::{FromRelay, ToRelay};
-    use longarm_shm::sync::AtomicU32;
-
     use super::*;
-
-    /// What one member may have said since the last look at how much waits for the coordinator, with the heads of its frames.
-    const TURN_BYTES: usize = CHUNK_BYTES + 256;
-
-    /// A relay whose thread does not run, the coordinator's end of its connection, and its first member's end.
-    fn desk() -> (Desk, TcpStream, UnixStream) {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        let coordinator = TcpStream::connect(door.local_addr().unwrap()).unwrap();
-        let (far, _) = door.accept().unwrap();
-        let name = format!("longarm-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
-        let shared = (Turns::new().unwrap(), Arc::default());
-        let (coordinator, listener) = (Unshared::new(coordinator).unwrap(), Unshared::new(listener).unwrap());
-        let mut desk = Desk::new(coordinator, 0, listener, 1, shared).unwrap();
-        let (member, own) = UnixStream::pair().unwrap();
-        desk.take_in(own).unwrap();
-        (desk, far, member)
-    }
-
-    /// Does what there is to do now. Whether there was anything.
-    fn turn(desk: &mut Desk) -> bool {
-        let mut ready = Vec::new();
-        desk.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
-        let is_busy = !ready.is_empty();
-        desk.turn(ready);
-        is_busy
-    }
-
-    /// Bytes that were written or read, or none as long as there is no room or nothing there.
-    fn moved(outcome: io::Result<usize>) -> usize {
-        match outcome {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    #[test]
-    fn of_members_no_more_is_heard_than_rank_0_takes_and_the_rest_when_it_takes_it() {
-        let (mut desk, mut far, mut member) = desk();
-        member.set_nonblocking(true).unwrap();
-        far.set_nonblocking(true).unwrap();
-        let mut said = 0;
-        loop {
-            let bytes = moved(member.write(&[7; CHUNK_BYTES]));
-            said += bytes;
-            assert!(said < 64 << 20, "nothing bounds what waits: {} bytes", desk.to_coordinator.len());
-            if !turn(&mut desk) && bytes == 0 {
-                break;
-            }
-        }
-        let waiting = desk.to_coordinator.len();
-        assert!(
-            waiting > TO_COORDINATOR_BYTES_MAX && waiting <= TO_COORDINATOR_BYTES_MAX + TURN_BYTES,
-            "{waiting} bytes wait"
-        );
-        let (mut decoder, mut heard, mut chunk) = (Decoder::default(), 0, vec![0; CHUNK_BYTES]);
-        while heard < said {
-            let bytes = moved(far.read(&mut chunk));
-            decoder.feed(&chunk[..bytes]);
-            while let Some(frame) = decoder.next_frame().unwrap() {
-                heard += if let FromRelay::Bytes { bytes, .. } = frame { bytes.len() } else { 0 };
-            }
-            turn(&mut desk);
-        }
-        assert_eq!(heard, said);
-    }
 
     #[test]
     fn where_the_leader_goes_by_itself_its_process_waits_for_those_behind_it() {
@@ -483,34 +284,5 @@ mod tests {
         shared.tell_whether_alone(false);
         shared.await_others(Instant::now());
         assert!(!*shared.is_alone.lock(), "nor for ever");
-    }
-
-    #[test]
-    fn a_member_that_takes_nothing_is_let_go_of_and_rank_0_told_how_much_waits() {
-        const MESSAGE_BYTES: usize = 1 << 20;
-        let (mut desk, mut far, _member) = desk();
-        let frames = ToRelay::message(0, &vec![7; MESSAGE_BYTES]);
-        let mut messages = 0;
-        while desk.lines[&0].closes.is_none() {
-            messages += 1;
-            assert!(messages * MESSAGE_BYTES < 2 * UNSENT_BYTES_MAX, "nothing bounds what waits");
-            desk.relay.handle_root_bytes(&frames).unwrap();
-            desk.do_effects();
-            desk.send_to_coordinator();
-        }
-        let waiting = desk.lines[&0].unsent.len();
-        assert!(waiting > UNSENT_BYTES_MAX && waiting <= UNSENT_BYTES_MAX + MESSAGE_BYTES, "{waiting} bytes wait");
-        let (mut decoder, mut chunk) = (Decoder::default(), [0; 64]);
-        let deaf = loop {
-            match decoder.next_frame().unwrap() {
-                Some(FromRelay::Deaf { member, waiting }) => break (member, waiting as usize),
-                Some(_) => {}
-                None => {
-                    let bytes = far.read(&mut chunk).unwrap();
-                    decoder.feed(&chunk[..bytes]);
-                }
-            }
-        };
-        assert_eq!((deaf.0, deaf.1 > UNSENT_BYTES_MAX), (0, true), "{deaf:?}");
     }
 }

@@ -1,21 +1,16 @@
 //! What the threads of the coordinator and of a relay have in common: how others wake and end them, and wait for what they have still to
-//! send; and how they send.
+//! send.
 
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longarm_netmod::{Interest, Waker};
+use longarm_control::desk::{FLUSH, Readiness};
+use longarm_netmod::{Interest, Ready, Waker};
 use longarm_shm::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
-/// What is read of a connection at a time.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
-/// What may wait for one rank that does not read. A job of very many ranks has long lines.
-pub(super) const UNSENT_BYTES_MAX: usize = 64 << 20;
-/// How long a process that ends waits for what has still to be sent, and a closed connection for what it has still to be told.
-pub(super) const FLUSH: Duration = Duration::from_secs(1);
 /// How long nobody is taken in after nobody could be: most likely no descriptor was free, and whoever waits is announced without end.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
@@ -131,20 +126,12 @@ impl Turns {
     }
 }
 
-/// Sends what there is room for. Whether the connection is gone, which shows when it is read, if it still is.
-pub(super) fn send_unsent(unsent: &mut Vec<u8>, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> bool {
-    let mut sent = 0;
-    let mut is_gone = false;
-    while sent < unsent.len() {
-        match write(&unsent[sent..]) {
-            Ok(bytes) => sent += bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                is_gone = error.kind() != io::ErrorKind::WouldBlock;
-                break;
-            }
-        }
-    }
-    unsent.drain(..sent);
-    is_gone
+/// What a poller has told, as a desk takes it.
+pub(super) fn readiness(ready: Ready) -> Readiness {
+    Readiness { readable: ready.readable, writable: ready.writable }
+}
+
+/// What a desk wants to be told, as a poller takes it.
+pub(super) fn interest(Readiness { readable, writable }: Readiness) -> Interest {
+    Interest { readable, writable }
 }

@@ -20,16 +20,16 @@ fn settings() -> Settings {
     }
 }
 
-fn desk() -> (Desk, SocketAddr) {
+fn thread() -> (Thread, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    (Desk::new(vec![listener], settings(), Turns::new().unwrap(), Box::new(|_| ())).unwrap(), at)
+    (Thread::new(vec![listener], settings(), Turns::new().unwrap(), Box::new(|_| ())).unwrap(), at)
 }
 
 /// What the poller tells of without waiting.
-fn told(desk: &Desk) -> Vec<u64> {
+fn told(room: &Room) -> Vec<u64> {
     let mut ready = Vec::new();
-    desk.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+    room.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
     ready.into_iter().map(|ready| ready.token).collect()
 }
 
@@ -45,62 +45,20 @@ fn a_coordinator_that_is_dropped_listens_no_more_and_hangs_up() {
 }
 
 #[test]
-fn what_was_to_be_said_to_a_connection_is_sent_before_it_is_closed() {
-    const BYTES: usize = 16 << 20;
-    let (mut desk, _) = desk();
-    let other_end = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = TcpStream::connect(other_end.local_addr().unwrap()).unwrap();
-    let (mut guest, _) = other_end.accept().unwrap();
-    stream.set_nonblocking(true).unwrap();
-    desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
-    let stream = Unshared::new(stream).unwrap();
-    desk.lines.insert(7, Line { stream, unsent: vec![1; BYTES], closes: None });
-    // It has said something that nobody reads any more.
-    guest.write_all(b"hello").unwrap();
-    desk.close(7);
-    assert!(desk.lines.contains_key(&7), "more than the system takes at once waits");
-    let reader = std::thread::spawn(move || {
-        let mut heard = Vec::new();
-        guest.read_to_end(&mut heard).map(|_| heard.len())
-    });
-    while desk.lines.contains_key(&7) {
-        let mut ready = Vec::new();
-        desk.poller.wait(&mut ready, None).unwrap();
-        ready.into_iter().for_each(|ready| desk.handle_ready(ready));
-    }
-    assert_eq!(reader.join().unwrap().unwrap(), BYTES);
-}
-
-#[test]
-fn a_connection_that_is_closed_and_does_not_read_is_let_go_of_after_a_while() {
-    let (mut desk, _) = desk();
-    let other_end = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = TcpStream::connect(other_end.local_addr().unwrap()).unwrap();
-    stream.set_nonblocking(true).unwrap();
-    desk.poller.add(&stream, 7, Interest::READABLE).unwrap();
-    let stream = Unshared::new(stream).unwrap();
-    desk.lines.insert(7, Line { stream, unsent: vec![1; 16 << 20], closes: None });
-    desk.close(7);
-    let until = desk.deadline().expect("its end is waited for");
-    assert!(until <= Instant::now() + FLUSH);
-    desk.handle_time(until);
-    assert!(desk.lines.is_empty());
-}
-
-#[test]
 fn where_nobody_can_be_taken_in_those_who_wait_are_not_announced_for_a_while() {
-    let (mut desk, at) = desk();
+    let (thread, at) = thread();
+    let mut room = thread.room;
     let _guest = TcpStream::connect(at).unwrap();
-    assert_eq!(told(&desk), [LISTENER]);
+    assert_eq!(told(&room), [LISTENER]);
     let now = Instant::now();
     let errors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     for error in errors {
-        desk.handle_not_taken_in(&error.into(), now);
-        assert_eq!((told(&desk).as_slice(), desk.rests), (&[][..], Some(now + REST)), "{error}");
-        assert!(desk.deadline().is_some_and(|at| at <= now + REST));
-        desk.handle_time(now + REST);
-        assert_eq!((told(&desk).as_slice(), desk.rests), (&[LISTENER][..], None), "{error}");
+        room.handle_not_taken_in(&error.into(), now);
+        assert_eq!((told(&room).as_slice(), room.rests), (&[][..], Some(now + REST)), "{error}");
+        assert!(room.deadline().is_some_and(|at| at <= now + REST));
+        room.handle_time(now + REST);
+        assert_eq!((told(&room).as_slice(), room.rests), (&[LISTENER][..], None), "{error}");
     }
-    desk.handle_not_taken_in(&io::ErrorKind::ConnectionAborted.into(), now);
-    assert_eq!((told(&desk).as_slice(), desk.rests), (&[LISTENER][..], None), "the next one may come at once");
+    room.handle_not_taken_in(&io::ErrorKind::ConnectionAborted.into(), now);
+    assert_eq!((told(&room).as_slice(), room.rests), (&[LISTENER][..], None), "the next one may come at once");
 }

@@ -129,9 +129,8 @@ impl Gathering {
         let node = self.shape.node_of(rank);
         if let Some(relay) = self.relays.get_mut(&node).filter(|relay| relay.leader == rank && !relay.serving.has_ended)
         {
-            let (up, ends) = (relay.up, relay.be_killed());
-            self.network.close(up, 0);
-            ends.into_iter().for_each(|connection| self.network.close(connection, 1));
+            let ends = relay.be_killed();
+            ends.into_iter().for_each(|(connection, end)| self.network.close(connection, end));
         }
         // Those that wait for it to be let in wait at its listener.
         let of_node = self.shape.ranks_of(node).filter(|other| *other != rank && self.leader_of(rank) == rank);

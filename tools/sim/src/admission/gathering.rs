@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use longarm_control::coordinator::{Coordinator, Settings};
+use longarm_control::coordinator::Settings;
+use longarm_control::desk::CoordinatorDesk;
 use longarm_control::proof::{NONCE_BYTES, Ticket};
 
 use super::job::{Coming, HALF_OPEN_MAX, MEET_NS, Outcome, PROOF, REPORT};
 use super::network::{Event, Network, Thread};
 use super::rank::{Rank, Step};
 use super::serving::{RelayThread, Serving};
+use super::sockets::Numbers;
 use crate::dice::Dice;
 use crate::fault::FaultSet;
 use crate::plan::Shape;
@@ -26,11 +28,10 @@ pub(super) struct Gathering {
     /// What the coordinator takes for the time when the first one called.
     pub(super) began: Instant,
     pub(super) ticket: Ticket,
-    pub(super) coordinator: Coordinator,
+    pub(super) coordinator: CoordinatorDesk,
     pub(super) coordinator_thread: Serving,
-    /// The coordinator's number of each connection, and back.
-    pub(super) number_of: BTreeMap<u32, u64>,
-    pub(super) connection_of: BTreeMap<u64, u32>,
+    /// Of the coordinator's connections.
+    pub(super) numbers: Numbers,
     /// By node, once their leaders were let in.
     pub(super) relays: BTreeMap<u32, RelayThread>,
     pub(super) ranks: Vec<Rank>,
@@ -73,7 +74,7 @@ impl Gathering {
         let shape = Shape::of_program(1, ranks, nodes, FaultSet::NONE);
         let mut stage = Gathering {
             network: Network::new(machine, dice.as_mut().map(|dice| Dice::of(dice.roll(), 81, 0))),
-            coordinator: Coordinator::new(settings, began),
+            coordinator: CoordinatorDesk::new(settings, began),
             ranks: (0..ranks).map(|_| Rank::new()).collect(),
             coming,
             shape,
@@ -81,8 +82,7 @@ impl Gathering {
             began,
             ticket,
             coordinator_thread: Serving::default(),
-            number_of: BTreeMap::new(),
-            connection_of: BTreeMap::new(),
+            numbers: Numbers::default(),
             relays: BTreeMap::new(),
             came_in: 0,
             gone: 0,
@@ -111,7 +111,7 @@ impl Gathering {
     }
 
     pub(super) fn connections_of_coordinator(&self) -> u32 {
-        self.number_of.len() as u32
+        self.numbers.len() as u32
     }
 
     /// Goes on until all is as wanted, or until a time.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use longarm_control::desk::FLUSH;
+
 /// `LONGARM_MEET_TIMEOUT_S`: how long all ranks may take to come.
 pub(super) const MEET_NS: u64 = 60_000_000_000;
 /// `LONGARM_HANDSHAKE_TIMEOUT_MS`: how long a connection may take to prove itself.
@@ -14,9 +16,8 @@ pub(super) const REPORT: Duration = Duration::from_millis(700);
 pub(super) const BACKLOG: usize = 4096;
 /// Of `coordinator.rs` there: how many are taken in at a time.
 pub(super) const ACCEPTED_MAX: usize = 64;
-/// Of `serving.rs`: what is read at a time, and how long a process that ends waits for those behind it.
-pub(super) const CHUNK_BYTES: usize = 64 << 10;
-pub(super) const FLUSH_NS: u64 = 1_000_000_000;
+/// How long a process that ends waits for those behind it.
+pub(super) const FLUSH_NS: u64 = FLUSH.as_nanos() as u64;
 /// Of `assembly.rs`: how long a rank waits for each answer to its proof, how long it rests between two tries, and for how much longer than the
 /// coordinator it waits for all to come.
 pub(super) const ATTEMPT_NS: u64 = 2_000_000_000;

@@ -8,9 +8,10 @@
 //!   rank ─────── by itself ─────────────┘
 //! ```
 //!
-//! What a rank does in which order is that of the runtime (`runtime/src/bootstrap`), whose sockets and threads are not here: the steps of a rank
-//! (`rank`, `steps`) and the turns of the two threads (`coordinator_thread`, `relay_thread`) are written out again. `gathering` holds it all together, over `network`; `faults`
-//! are what goes wrong, and `job` what is asked for and what becomes of it. Proofs, messages, frames, and all decisions are the real ones.
+//! The turns of the threads of the coordinator and of the relays are the real ones too (`longarm_control::desk`), over `sockets` of the simulated
+//! network; when each is taken, and what has come by then, is said by `coordinator_thread` and `relay_thread`. What a rank does in which order is that of
+//! the runtime (`runtime/src/bootstrap`), whose sockets are not here: its steps (`rank`, `steps`) are written out again. `gathering` holds it all
+//! together, over `network`; `faults` are what goes wrong, and `job` what is asked for and what becomes of it.
 
 mod coordinator_thread;
 mod faults;
@@ -20,6 +21,7 @@ mod network;
 mod rank;
 mod relay_thread;
 mod serving;
+mod sockets;
 mod steps;
 
 use crate::dice::Dice;

@@ -205,6 +205,12 @@ impl Network {
         (bytes, is_over)
     }
 
+    /// Whether something has arrived at an end and was not read, or the end of the connection.
+    pub fn has_come(&self, number: u32, end: usize) -> bool {
+        let connection = &self.connections[number as usize];
+        !connection.inbox[end].is_empty() || connection.ended[end]
+    }
+
     /// Closes an end: what was sent arrives, and then the end.
     pub fn close(&mut self, number: u32, end: usize) {
         if std::mem::replace(&mut self.connections[number as usize].closed[end], true) {

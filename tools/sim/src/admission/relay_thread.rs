@@ -1,11 +1,13 @@
-//! The thread of a relay: its turns are those of `runtime/src/bootstrap/relay.rs`.
+//! The thread of a relay: when it takes turns, and what it finds. What it does in them stands in `longarm_control::desk`.
 
-use longarm_control::relay::{self, LAST};
+use std::convert::Infallible;
+
+use longarm_control::desk::Readiness;
 
 use super::gathering::Gathering;
-use super::job::CHUNK_BYTES;
 use super::network::Thread;
 use super::serving::RelayThread;
+use super::sockets::SimSockets;
 
 impl Gathering {
     pub(super) fn turn_of_relay(&mut self, node: u32) {
@@ -14,38 +16,25 @@ impl Gathering {
             return;
         }
         let Some(mut relay) = self.relays.remove(&node) else { return };
+        relay.desk.begin_turn();
         while let Some(connection) = relay.serving.backlog.pop_front() {
             self.take_in(&mut relay, connection);
         }
         for connection in std::mem::take(&mut relay.serving.ready) {
-            let is_up = connection == relay.up;
-            let end = usize::from(!is_up);
-            let (bytes, is_over) = self.network.receive(connection, end, CHUNK_BYTES);
-            if is_up {
-                if relay.relay.handle_root_bytes(&bytes).is_err() {
-                    self.wrong = Some(format!("the relay of node {node} does not understand the coordinator"));
-                }
-            } else if let Some(member) = relay.member_of.get(&connection).copied() {
-                if !bytes.is_empty() {
-                    relay.relay.handle_bytes(member, &bytes);
-                }
-                if is_over {
-                    relay.relay.handle_hang_up(member);
-                    relay.member_of.remove(&connection);
-                    relay.members.remove(&member);
-                    self.network.close(connection, 1);
-                }
+            let Some(number) = relay.numbers.number_of(connection) else { continue };
+            let mut sockets = self.sockets_of(&mut relay.numbers);
+            if relay.desk.handle_ready(&mut sockets, number, Readiness::READABLE).is_err() {
+                self.wrong = Some(format!("the relay of node {node} does not understand the coordinator"));
             }
-            self.do_effects_of(&mut relay);
-            if is_up && is_over {
-                self.end_relay(&mut relay);
-            } else if !is_over && !self.network.connections[connection as usize].inbox[end].is_empty() {
+            let end = usize::from(connection != relay.up);
+            if relay.numbers.number_of(connection).is_some() && self.network.has_come(connection, end) {
                 relay.serving.ready.insert(connection);
             }
         }
-        self.send_up(&mut relay);
+        relay.desk.end_turn(&mut self.sockets_of(&mut relay.numbers));
         let now_ns = self.network.now_ns();
-        if relay.lingers_until_ns.is_some_and(|until_ns| until_ns <= now_ns || relay.members.is_empty()) {
+        let lingers_no_more = |until_ns| until_ns <= now_ns || relay.desk.is_alone();
+        if relay.desk.is_cut_off() || relay.lingers_until_ns.is_some_and(lingers_no_more) {
             self.end_relay(&mut relay);
         }
         let lingers_until_ns = relay.lingers_until_ns;
@@ -57,57 +46,31 @@ impl Gathering {
     }
 
     pub(super) fn take_in(&mut self, relay: &mut RelayThread, connection: u32) {
-        match relay.relay.handle_member().filter(|_| relay.is_open) {
-            Some(member) => {
-                relay.members.insert(member, connection);
-                relay.member_of.insert(connection, member);
-                self.network.send(connection, 1, &relay.leader.to_le_bytes());
-                self.do_effects_of(relay);
-            }
-            None => self.network.close(connection, 1),
+        if relay.is_open {
+            let added = relay.desk.take_in(&mut self.sockets_of(&mut relay.numbers), |sockets, number| {
+                sockets.numbers.insert(number, connection, 1);
+                Ok::<_, Infallible>(())
+            });
+            let Ok(()) = added;
         }
-    }
-
-    pub(super) fn do_effects_of(&mut self, relay: &mut RelayThread) {
-        while let Some(effect) = relay.relay.poll_effect() {
-            match effect {
-                relay::Effect::ToCoordinator(bytes) => relay.to_coordinator.extend_from_slice(&bytes),
-                relay::Effect::ToMember { member, bytes } => {
-                    if let Some(connection) = relay.members.get(&member) {
-                        self.network.send(*connection, 1, &bytes);
-                    }
-                }
-                relay::Effect::Close { member } => self.close_member(relay, member),
-            }
-        }
-    }
-
-    pub(super) fn send_up(&mut self, relay: &mut RelayThread) {
-        if !relay.to_coordinator.is_empty() {
-            let bytes = std::mem::take(&mut relay.to_coordinator);
-            self.network.send(relay.up, 0, &bytes);
-        }
-    }
-
-    /// In good order.
-    pub(super) fn close_member(&mut self, relay: &mut RelayThread, member: u32) {
-        if let Some(connection) = relay.members.remove(&member) {
-            relay.member_of.remove(&connection);
-            self.network.send(connection, 1, &[LAST]);
+        if relay.numbers.number_of(connection).is_none() {
             self.network.close(connection, 1);
         }
     }
 
     /// Its process wants it so, or the coordinator is gone: all members hear that the relay's process has not ended by itself.
     pub(super) fn end_relay(&mut self, relay: &mut RelayThread) {
-        self.send_up(relay);
-        for member in relay.members.keys().copied().collect::<Vec<_>>() {
-            self.close_member(relay, member);
-        }
+        relay.desk.end(&mut self.sockets_of(&mut relay.numbers));
         for connection in std::mem::take(&mut relay.serving.backlog) {
             self.network.close(connection, 1);
         }
-        self.network.close(relay.up, 0);
         (relay.is_open, relay.serving.has_ended) = (false, true);
+    }
+
+    pub(super) fn sockets_of<'stage>(
+        &'stage mut self,
+        numbers: &'stage mut super::sockets::Numbers,
+    ) -> SimSockets<'stage> {
+        SimSockets { network: &mut self.network, numbers, began: self.began, ends_job: false }
     }
 }

@@ -1,8 +1,10 @@
 //! The two threads that serve connections, as they are between two turns.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use longarm_control::relay::Relay;
+use longarm_control::desk::{COORDINATOR, RelayDesk};
+
+use super::sockets::Numbers;
 
 /// What the threads of the coordinator and of a relay have in common.
 #[derive(Default)]
@@ -25,17 +27,13 @@ pub(super) struct Serving {
 
 /// The thread of a relay.
 pub(super) struct RelayThread {
-    pub(super) relay: Relay,
+    pub(super) desk: RelayDesk,
+    pub(super) numbers: Numbers,
     pub(super) serving: Serving,
     /// The rank in whose process it is.
     pub(super) leader: u32,
     /// The connection that leads to the coordinator.
     pub(super) up: u32,
-    /// What is to go there at the end of the turn.
-    pub(super) to_coordinator: Vec<u8>,
-    /// The connections of members, by the relay's numbers, and back.
-    pub(super) members: BTreeMap<u32, u32>,
-    pub(super) member_of: BTreeMap<u32, u32>,
     /// It takes in whoever comes.
     pub(super) is_open: bool,
     /// Where its leader goes by itself: the process stays until all members are gone, or until then.
@@ -45,23 +43,23 @@ pub(super) struct RelayThread {
 impl RelayThread {
     /// It was let in, over this connection.
     pub(super) fn new(leader: u32, up: u32, members_max: usize) -> RelayThread {
+        let mut numbers = Numbers::default();
+        numbers.insert(COORDINATOR, up, 0);
         RelayThread {
-            relay: Relay::new(members_max),
+            desk: RelayDesk::new(leader, members_max),
+            numbers,
             serving: Serving::default(),
             leader,
             up,
-            to_coordinator: Vec::new(),
-            members: BTreeMap::new(),
-            member_of: BTreeMap::new(),
             is_open: true,
             lingers_until_ns: None,
         }
     }
 
-    /// Its process was killed: the connections that end with it, those of members first.
-    pub(super) fn be_killed(&mut self) -> Vec<u32> {
+    /// Its process was killed: the ends of connections that end with it.
+    pub(super) fn be_killed(&mut self) -> Vec<(u32, usize)> {
         (self.is_open, self.serving.has_ended) = (false, true);
-        let members = std::mem::take(&mut self.members).into_values();
-        members.chain(std::mem::take(&mut self.serving.backlog)).collect()
+        let waiting = std::mem::take(&mut self.serving.backlog).into_iter().map(|connection| (connection, 1));
+        self.numbers.take().chain(waiting).collect()
     }
 }

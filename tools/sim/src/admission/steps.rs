@@ -378,8 +378,7 @@ impl Gathering {
         let node = self.shape.node_of(rank);
         if let Some(mut relay) = self.relays.remove(&node) {
             if relay.leader == rank && !relay.serving.has_ended {
-                self.do_effects_of(&mut relay);
-                self.send_up(&mut relay);
+                relay.desk.end_turn(&mut self.sockets_of(&mut relay.numbers));
                 let state = &self.ranks[rank as usize];
                 if state.by_itself && matches!(state.step, Step::LetGo) {
                     relay.lingers_until_ns = Some(self.network.now_ns() + FLUSH_NS);
@@ -391,7 +390,6 @@ impl Gathering {
             self.schedule(Thread::Relay(node), 0);
         }
         if rank == 0 && !self.coordinator_thread.has_ended {
-            self.do_effects();
             self.end_coordinator();
         }
     }
@@ -405,9 +403,8 @@ impl Gathering {
     pub(super) fn end_coordinator(&mut self) {
         self.coordinator_thread.has_ended = true;
         self.hang_up_on_waiting();
-        for connection in std::mem::take(&mut self.number_of).into_keys() {
-            self.network.close(connection, 1);
+        for (connection, end) in self.numbers.take() {
+            self.network.close(connection, end);
         }
-        self.connection_of.clear();
     }
 }
