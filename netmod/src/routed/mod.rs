@@ -26,6 +26,7 @@ mod router;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod trunk;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,7 +39,7 @@ use crate::link_error::LinkError;
 use crate::poller::Poller;
 use crate::traits::{Capabilities, Intake, Link, Listener, Netmod};
 use address::{Address, for_routers};
-pub use options::RoutedOptions;
+pub use options::{ROUTER_TICK_MS, RoutedOptions};
 use own::{Choice, OwnNodes};
 use router::Router;
 
@@ -82,6 +83,14 @@ impl Routed {
         assert!(options.netmod.capabilities().descriptor_sleep, "a router sleeps on descriptors");
         let own = OwnNodes::new(options.own_nodes_max);
         Routed { options: Arc::new(options), here: Mutex::new(Weak::new()), line: OnceLock::new(), own }
+    }
+
+    /// As if this process had ended, for simulators: its router takes nobody in any more, and its line or its trunks break.
+    pub fn cut_off(&self) {
+        let here = self.here.lock().upgrade();
+        for router in here.iter().chain(self.line.get().map(|line| &line.router)) {
+            router.lock().cut_off();
+        }
     }
 
     fn line(&self) -> Result<&Arc<Line>, LinkError> {

@@ -22,9 +22,9 @@ use super::line::{self, SocketLink};
 use super::options::RoutedOptions;
 use super::own::RankListener;
 use super::table::{ChannelKey, Channels, Key, Table, TrunkKey, Trunks};
+use super::tick::Tick;
 use super::trunk::{Going, Trunk};
 use crate::accept::Admission;
-use crate::alarm::Alarm;
 use crate::beacon::Beacon;
 use crate::calls::Calls;
 use crate::clock::CoarseClock;
@@ -44,8 +44,6 @@ const WAITING: u64 = 1 << 32;
 const TRUNK: u64 = 2 << 32;
 const NUMBER_MASK: u64 = u32::MAX as u64;
 
-/// How often time limits are looked at while there are some.
-const TICK_AFTER: Duration = Duration::from_millis(100);
 /// Ranks of this node that one turn takes in.
 const ACCEPTS_PER_TURN: usize = 64;
 
@@ -114,10 +112,8 @@ pub(super) struct Router {
     ready: Vec<Ready>,
     waker: Waker,
     clock: CoarseClock,
-    /// Rings soon while something has a time limit. It is there from the start: no descriptor may be free when it is needed.
-    tick: Alarm,
-    /// Whether it is set.
-    ticks: bool,
+    /// Set while something has a time limit.
+    tick: Tick,
     /// That of a rank that has no router of its own is closed from the beginning.
     entrance: Entrance,
     /// Where the ranks of this node come. `None` once nobody is taken in any more, and where ranks do not come.
@@ -177,7 +173,7 @@ impl Router {
         let ranks = ranks.map(|listener| RankListener::new(listener, &poller, RANKS));
         let waker = Waker::new()?;
         poller.add(waker.descriptor(), WAKER, Interest::READABLE)?;
-        let tick = Alarm::silent()?;
+        let tick = Tick::new(options.simulated_clock)?;
         poller.add(tick.descriptor(), TICK, Interest::READABLE)?;
         let admission = Admission {
             secret: options.secret.clone(),
@@ -199,15 +195,14 @@ impl Router {
         }
         let router = Router {
             calls: Calls::new(Arc::clone(&options.netmod)),
-            options,
             address,
             ranks: ranks.transpose()?,
             poller: Arc::clone(&poller),
             ready: Vec::new(),
             waker,
-            clock: CoarseClock::start(),
+            clock: options.simulated_clock.unwrap_or_else(CoarseClock::start),
+            options,
             tick,
-            ticks: false,
             entrance,
             lines,
             trunks: Table::new(),
@@ -269,6 +264,14 @@ impl Router {
         }
     }
 
+    /// As if this process had ended: nobody is taken in any more, and all that is open breaks.
+    pub(super) fn cut_off(&mut self) {
+        self.stop_listening();
+        let trunks: Vec<TrunkKey> = self.trunks.iter().map(|(key, _)| key).collect();
+        trunks.into_iter().for_each(|trunk_key| self.end_trunk(trunk_key, &Ended::Link(LinkError::Reset)));
+        self.settle();
+    }
+
     /// Somebody waits for the server, who sleeps perhaps.
     fn arrive(&mut self, arrived: Arrived) {
         self.arrived.push_back(arrived);
@@ -321,6 +324,9 @@ impl Router {
         }
         ready.clear();
         self.ready = ready;
+        if self.tick.is_due() {
+            self.look_after();
+        }
         for trunk_key in std::mem::take(&mut self.holding) {
             // If it has ended meanwhile, the key is another one's or nobody's, and either is well.
             self.turn_trunk(trunk_key);

@@ -73,6 +73,7 @@ fn options(node: u32) -> RoutedOptions {
         own_links_max: 0,
         silence_ms_max: 5000,
         handshake_timeout_ms: 5000,
+        simulated_clock: None,
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn network(
         // In half of the time for which ranks go on calling.
         silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
+        simulated_clock: None,
     })))
 }
 

@@ -273,6 +273,7 @@ impl Play {
             own_links_max: 0,
             silence_ms_max: 1 << 40,
             handshake_timeout_ms: 1 << 40,
+            simulated_clock: None,
         });
         Play { porch, listener: routed.listen().expect("the system has descriptors"), attempts: 0 }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_client::mail::ActiveMessage;
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout};
 use longarm_netmod::flow::Costs;
-use longarm_proto::{Identity, Rank};
+use longarm_proto::{Identity, NodeId, Rank};
 use longarm_shm::sync::AtomicU64;
 
 use crate::book;
@@ -14,6 +14,7 @@ use crate::dice::{Dice, mix};
 use crate::hooks::{SimDial, SimTime};
 use crate::job::{self, Job, SECRET};
 use crate::plan::Shape;
+use crate::routed::RankNetwork;
 
 /// How long a first connection may take.
 const CONNECT_MS: u64 = 5_000;
@@ -26,7 +27,7 @@ const SILENCE_MS: u64 = 200;
 ///
 /// # Errors
 /// When a descriptor could not be had.
-pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String> {
+pub fn make_client(job: &Rc<Job>, layout: &Layout, routed: Option<Arc<RankNetwork>>) -> Result<Arc<Client>, String> {
     let rank = layout.me();
     let mut dice = Dice::of(job.shape.plan.seed, 51, rank.0.into());
     let dial = SimDial {
@@ -35,6 +36,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout) -> Result<Arc<Client>, String
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
+        routed: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&job::address(node.0))) as _),
     };
     let client = Client::new(ClientOptions {
         layout: layout.clone(),

@@ -97,6 +97,8 @@ pub struct Faults {
 /// Between two connections that break: long enough for one to be made anew most of the time, and not always.
 const GAP_NS_MIN: u64 = 500_000;
 const GAP_NS_MAX: u64 = 8_000_000;
+/// So many times as long between two trunks that break.
+const TRUNK_GAPS: u64 = 4;
 /// How long what was sent may take over a connection that broke and was made anew.
 const RESUME_NS: u64 = 20_000_000_000;
 /// The number of every rank's session.
@@ -167,8 +169,13 @@ impl Faults {
         self.kills_left -= u32::from(kills);
         if breaks {
             self.breaks_left -= 1;
-            // In a large job the next one is somewhere else.
-            let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX) / u64::from(1 + self.shape.plan.ranks / 32);
+            let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX);
+            let gap_ns = match self.shape.plan.routed {
+                // What many share breaks for all of them.
+                true => gap_ns * TRUNK_GAPS,
+                // In a large job the next one is somewhere else.
+                false => gap_ns / u64::from(1 + self.shape.plan.ranks / 32),
+            };
             self.whole_until_ns = network::now_ns() + gap_ns;
             // Nobody is told of anything until the connection is there again.
             ranks.note_pause(RESUME_NS);
@@ -290,7 +297,10 @@ impl Faults {
         let bytes = 1 << self.dice.below(8);
         let after = self.dice.below(3000) as usize;
         let luck = self.dice.roll();
-        if fault == Fault::BitFlip && !(self.shape.encrypted && network::with(|network| network.flip(link, end, luck)))
+        if fault == Fault::BitFlip
+            && !(self.shape.encrypted
+                && !self.shape.plan.routed
+                && network::with(|network| network.flip(link, end, luck)))
         {
             return None;
         }

@@ -87,7 +87,7 @@ pub fn measure(ranks: u32, in_use: fn() -> usize) -> Result<Footprint, String> {
 }
 
 fn count(ranks: u32, encrypted: bool, in_use: fn() -> usize) -> Result<Footprint, String> {
-    let mut shape = Shape::new(Plan { seed: 1, ranks, ops: 1, faults: FaultSet::NONE });
+    let mut shape = Shape::new(Plan { seed: 1, ranks, ops: 1, faults: FaultSet::NONE, routed: false });
     shape.encrypted = encrypted;
     let shape = Rc::new(shape);
     let run = network::begin(shape.plan.seed, shape.nodes(), Speed::default());
@@ -105,7 +105,7 @@ fn count_in(job: &Rc<Job>, in_use: fn() -> usize) -> Result<Footprint, String> {
     let segment = job::with_node(0, |node| node.segment.file().try_clone_to_owned().map(File::from));
     let segment = segment.and_then(|file| file.metadata()).map_err(|error| error.to_string())?.blocks() * BLOCK_BYTES;
     let before = in_use();
-    let client = make_client(job, &Layout::new(Rank(0), &shape.node_of_rank))?;
+    let client = make_client(job, &Layout::new(Rank(0), &shape.node_of_rank), None)?;
     let client_bytes = grown(before);
     // What is made at the first use of anything is none of what one more costs.
     let members: Vec<(Rank, u64)> = (0..shape.plan.ranks).map(|rank| (Rank(rank), PART_BYTES)).collect();

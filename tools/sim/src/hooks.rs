@@ -8,12 +8,13 @@ use std::time::Duration;
 use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Caller, CallerStep, DEVICE_WORD_BYTES, DeviceRmw, DialError, DirectAccess, DirectOutcome, DirectSource,
+    Caller, CallerStep, DEVICE_WORD_BYTES, DeviceRmw, DialError, DirectAccess, DirectOutcome, DirectSource, Interest,
     Introduction, Link, LinkError, Listener, Loan, Reach, RemoteMemory, Wish,
 };
 use longarm_proto::{Identity, NodeId, Run, Secret, Session, WindowRef};
 use longarm_shm::sync::{AtomicU64, Ordering};
 
+use crate::announced::{Announced, Place};
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
 use crate::network::direct::{self, Kind, Source, Task};
@@ -26,6 +27,7 @@ pub struct SimLink {
     end: usize,
     name: String,
     begun: VecDeque<Begun>,
+    event: Option<Announced>,
 }
 
 /// A transfer that this end has begun.
@@ -39,7 +41,17 @@ struct Begun {
 impl SimLink {
     /// An end of a link of this run.
     pub fn new(run: u64, number: u32, end: usize) -> SimLink {
-        SimLink { run, number, end, name: format!("sim:{number}"), begun: VecDeque::new() }
+        SimLink { run, number, end, name: format!("sim:{number}"), begun: VecDeque::new(), event: None }
+    }
+
+    /// One that a descriptor announces.
+    ///
+    /// # Errors
+    /// When there is no descriptor.
+    pub fn announced(run: u64, number: u32, end: usize) -> Result<SimLink, LinkError> {
+        let mut link = SimLink::new(run, number, end);
+        link.event = Some(Announced::new(Place::End(number, end))?);
+        Ok(link)
     }
 
     /// The number of the link.
@@ -54,7 +66,13 @@ impl Link for SimLink {
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
-        network::with(|network| network.receive(self.number, self.end, regions))
+        let received = network::with(|network| network.receive(self.number, self.end, regions));
+        if let Some(event) = &self.event
+            && !network::with(|network| network.has_news(self.number, self.end))
+        {
+            event.lower();
+        }
+        received
     }
 
     fn on_proven(&mut self) {
@@ -73,7 +91,11 @@ impl Link for SimLink {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.event.as_ref().map(Announced::descriptor)
+    }
+
+    fn awaits(&self, wanted: Interest) -> Interest {
+        if wanted == Interest::default() { wanted } else { Interest::READABLE }
     }
 
     fn peer_name(&self) -> &str {
@@ -187,23 +209,40 @@ pub struct SimListener {
     run: u64,
     node: u32,
     address: String,
+    event: Option<Announced>,
 }
 
 impl SimListener {
     /// The listener of a node.
     pub fn new(run: u64, node: u32) -> SimListener {
-        SimListener { run, node, address: format!("sim:{node}") }
+        SimListener { run, node, address: format!("sim:{node}"), event: None }
+    }
+
+    /// One that a descriptor announces, and the links of those who come.
+    ///
+    /// # Errors
+    /// When there is no descriptor.
+    pub fn announced(run: u64, node: u32) -> Result<SimListener, LinkError> {
+        let event = Some(Announced::new(Place::Calls(node))?);
+        Ok(SimListener { event, ..SimListener::new(run, node) })
     }
 }
 
 impl Listener for SimListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
-        let number = network::with(|network| network.accept(self.node));
-        Ok(number.map(|number| Box::new(SimLink::new(self.run, number, 1)) as Box<dyn Link>))
+        let Some(number) = network::with(|network| network.accept(self.node)) else {
+            self.event.iter().for_each(Announced::lower);
+            return Ok(None);
+        };
+        let link = match &self.event {
+            Some(_) => SimLink::announced(self.run, number, 1)?,
+            None => SimLink::new(self.run, number, 1),
+        };
+        Ok(Some(Box::new(link)))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.event.as_ref().map(Announced::descriptor)
     }
 
     fn address(&self) -> &str {
@@ -244,19 +283,31 @@ pub struct SimDial {
     pub encrypted: bool,
     /// For nonces: no two calls have the same.
     pub dice: AtomicU64,
+    /// How it connects where nodes have routers.
+    pub routed: Option<Connect>,
+}
+
+/// Begins to connect to the server of a node.
+pub type Connect = Box<dyn Fn(NodeId) -> Result<Box<dyn Link>, LinkError> + Send + Sync>;
+
+impl SimDial {
+    fn call(&self, node: NodeId) -> Result<Box<dyn Link>, LinkError> {
+        if let Some(connect) = &self.routed {
+            return connect(node);
+        }
+        let number = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0))?;
+        Ok(Box::new(SimLink::new(self.run, number, 0)))
+    }
 }
 
 impl Dial for SimDial {
     fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
-        let called = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0));
+        let called = self.call(node);
         let number = self.dice.fetch_add(1, Ordering::Relaxed);
         let nonce = nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()));
         let (secret, me) = (&self.secret, self.identity);
         let introduction = Introduction { secret, me, peer: node, session, encrypted: self.encrypted, nonce };
-        let caller = called.map(|number| {
-            let link = Box::new(SimLink::new(self.run, number, 0));
-            Caller::new(link, &introduction)
-        });
+        let caller = called.map(|link| Caller::new(link, &introduction));
         Ok(Box::new(Call { caller: Some(caller), is_known: session.is_known }))
     }
 }

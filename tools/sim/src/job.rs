@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use longarm_client::{ClientWindow, Operation, WindowIdentity};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw};
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, Listener, Netmod, Routed};
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::NodeSegment;
 use longarm_shm::sync::{AtomicU64, Ordering};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dice::Dice;
 use crate::fault::{FAULTS, Fault};
@@ -20,6 +21,7 @@ use crate::hooks::{SimListener, SimMemory};
 use crate::network::direct::{Done, Posted, Task, written};
 use crate::network::{self, Event};
 use crate::plan::{Plan, Shape};
+use crate::routed;
 
 /// What every connection of a simulated job proves.
 pub const SECRET: Secret = Secret([0x5e; 32]);
@@ -47,6 +49,17 @@ pub struct Node {
     pub clock_offset_ms: u64,
     /// When its next turn is due.
     pub turn_at_ns: Option<u64>,
+    /// Where nodes have routers: what its process has of their network, and its address there.
+    pub routed: Option<(Arc<Routed>, String)>,
+}
+
+impl Node {
+    /// Whether a descriptor tells its server of something.
+    pub fn hears(&self) -> bool {
+        let Some(engine) = &self.engine else { return false };
+        let mut descriptors = [PollFd::from_borrowed_fd(engine.descriptor(), PollFlags::IN)];
+        poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
 }
 
 /// What happened to the job so far, apart from its operations.
@@ -123,13 +136,19 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
     let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
     let segment = Arc::new(segment);
     let name = door_name(id, NodeId(node));
+    let routed = shape.plan.routed.then(|| routed::netmod(shape, (id, run), &SECRET, ranks.start));
+    let listener: Box<dyn Listener> = match &routed {
+        Some(netmod) => netmod.listen().map_err(|error| error.to_string())?,
+        None => Box::new(SimListener::new(run, node)),
+    };
+    let routed = routed.map(|netmod| (netmod, listener.address().to_owned()));
     let engine = Engine::new(EngineOptions {
         job: id,
         secret: SECRET.clone(),
         node: NodeId(node),
         node_of_rank: shape.node_of_rank.clone(),
         segment: Arc::clone(&segment),
-        listener: Some(Box::new(SimListener::new(run, node))),
+        listener: Some(listener),
         door: name.clone(),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
@@ -140,13 +159,27 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
     });
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let door = Some(Door::connect(&name).map_err(|error| error.to_string())?);
-    Ok(Node { engine, segment, door, paused_until_ns: 0, busy_until_ns: 0, clock_offset_ms: 0, turn_at_ns: None })
+    Ok(Node {
+        engine,
+        segment,
+        door,
+        paused_until_ns: 0,
+        busy_until_ns: 0,
+        clock_offset_ms: 0,
+        turn_at_ns: None,
+        routed,
+    })
 }
 
 /// Works on a node.
 #[inline]
 pub fn with_node<R>(node: u32, work: impl FnOnce(&mut Node) -> R) -> R {
     NODES.with(|nodes| work(&mut nodes.borrow_mut()[node as usize]))
+}
+
+/// Where the router of a node is reached.
+pub fn address(node: u32) -> String {
+    with_node(node, |node| node.routed.as_ref().map(|(_, address)| address.clone()).unwrap_or_default())
 }
 
 /// The device at a link's other end does what it is asked for first, whatever its node does meanwhile.

@@ -14,6 +14,7 @@
 //!
 //! - [`plan`]: what follows from the seed before anything happens. [`program`]: what a rank does.
 //! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
+//! - [`routed`], [`announced`]: routers between nodes, and the descriptors that they sleep on.
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`mod@run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
 //! - [`scale`]: how long jobs of few and of many ranks take.
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod announced;
 pub mod book;
 pub mod cli;
 pub mod client;
@@ -38,6 +40,7 @@ pub mod network;
 pub mod plan;
 pub mod program;
 pub mod report;
+pub mod routed;
 pub mod run;
 pub mod scale;
 pub mod schedule;

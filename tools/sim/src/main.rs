@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let seed = if arguments.fresh { fresh_seed() } else { arguments.seed };
     let Arguments { ranks, ops, faults, .. } = arguments;
-    let plan = Plan { seed, ranks, ops, faults };
+    let plan = Plan { seed, ranks, ops, faults, routed: arguments.routed };
     let until = match (arguments.seconds, arguments.seeds) {
         (Some(seconds), _) => Until::Elapsed(Duration::from_secs(seconds)),
         (None, seeds) => Until::Seeds(seeds.unwrap_or(1)),

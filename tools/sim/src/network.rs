@@ -536,6 +536,13 @@ impl Network {
         Ok(part)
     }
 
+    /// Whether an end has something to receive, or the end of the link.
+    pub fn has_news(&self, link: u32, end: usize) -> bool {
+        let state = &self.links[link as usize];
+        let pipe = &state.pipes[1 - end];
+        pipe.arrived > 0 || state.broken[end] || pipe.ended.is_some()
+    }
+
     /// Who writes into a pipe.
     pub fn writer(&self, pipe: u32) -> News {
         self.links[(pipe >> 1) as usize].owners[(pipe & 1) as usize]

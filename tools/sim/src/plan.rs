@@ -17,6 +17,8 @@ pub struct Plan {
     pub ops: u32,
     /// Which faults may happen.
     pub faults: FaultSet,
+    /// Whether nodes have routers, through which all connections go.
+    pub routed: bool,
 }
 
 /// Words for fetch-and-add at each rank, for each half of the rounds.
@@ -121,7 +123,7 @@ impl Shape {
             round_ops: plan.ops.div_ceil(rounds).max(1),
             encrypted,
             // What is encrypted goes as bytes only.
-            direct: !encrypted && Dice::of(plan.seed, 12, 0).one_in(2),
+            direct: !encrypted && !plan.routed && Dice::of(plan.seed, 12, 0).one_in(2),
         }
     }
 
@@ -133,7 +135,7 @@ impl Shape {
         let node_of_rank = (0..ranks).map(|rank| NodeId(node_of(rank))).collect();
         let (targets, callers, first_pair) = (Vec::new(), Vec::new(), Vec::new());
         let encrypted = Dice::of(seed, 11, 0).one_in(4);
-        let plan = Plan { seed, ranks, ops: 0, faults };
+        let plan = Plan { seed, ranks, ops: 0, faults, routed: false };
         let (block_bytes, rounds, round_ops, direct) = (0, 0, 0, false);
         Shape {
             plan,
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn every_rank_has_a_node_and_targets_and_nothing_overlaps() {
         for (seed, ranks) in [(1, 1), (2, 2), (3, 7), (4, 100), (5, 1024)] {
-            let plan = Plan { seed, ranks, ops: 100, faults: FaultSet::NONE };
+            let plan = Plan { seed, ranks, ops: 100, faults: FaultSet::NONE, routed: false };
             let shape = Shape::new(plan);
             assert_eq!(shape.node_of_rank.len(), ranks as usize);
             assert!(shape.targets.iter().all(|targets| !targets.is_empty()));

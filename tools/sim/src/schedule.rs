@@ -1,13 +1,17 @@
 //! Who runs when: the one loop of a run. It takes the next event off the heap, and lets whoever it concerns go on: a
 //! rank's fiber, a node's server, or the fault plan. Nobody is looked at for whom nothing has happened.
 
+mod hearing;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::{Client, Death, Layout, RestOn};
+use longarm_netmod::ROUTER_TICK_MS;
 use longarm_proto::Rank;
 
+use crate::announced;
 use crate::book;
 use crate::client::{dispatch, make_client};
 use crate::dice::Dice;
@@ -18,6 +22,7 @@ use crate::job::{self, Job};
 use crate::network::{self, Event, News, Owner};
 use crate::plan::Shape;
 use crate::program;
+use crate::routed::{self, RankNetwork};
 use crate::trace::{What, Who};
 
 /// Simulated time in which nothing but sleeps has ended: nobody will ever go on.
@@ -48,12 +53,15 @@ pub struct RankState {
     mail_seen: u32,
     /// It was killed, or has left before its time.
     pub dead: bool,
+    /// Its way to routers, where nodes have them.
+    routed: Option<Arc<RankNetwork>>,
 }
 
 impl RankState {
     fn new(client: Arc<Client>, fiber: Fiber) -> RankState {
         let (resting, ticket, paused_until_ns, help_due, mail_seen, dead) = (None, 0, 0, false, 0, false);
-        RankState { fiber: Some(fiber), client, resting, ticket, paused_until_ns, help_due, mail_seen, dead }
+        let routed = None;
+        RankState { fiber: Some(fiber), client, resting, ticket, paused_until_ns, help_due, mail_seen, dead, routed }
     }
 }
 
@@ -144,6 +152,9 @@ impl Scheduler {
     }
 
     fn handle(&mut self, event: Event) {
+        if self.shape.plan.routed {
+            announced::raise(event);
+        }
         match event {
             Event::Wake(rank, ticket) => self.wake(rank, ticket),
             Event::Turn(node) => self.turn(node),
@@ -223,8 +234,10 @@ impl Scheduler {
             network::with(|network| network.at(until_ns, Event::Wake(rank, ticket)));
             return;
         }
+        self.turn_line(rank);
         self.resume(rank);
-        self.hear_eventcounts(self.shape.node_of(rank));
+        self.note_look(rank);
+        self.hear_all(self.shape.node_of(rank));
     }
 
     /// What a rank has in progress goes on while it computes, or rests on something else.
@@ -240,12 +253,14 @@ impl Scheduler {
             network::with(|network| network.at(until_ns, Event::Help(rank)));
             return;
         }
+        state.routed.iter().for_each(|routed| routed.turn());
         state.client.poll_progress();
+        state.routed.iter().for_each(|routed| routed.note_look());
         if state.client.is_calling() {
             state.help_due = true;
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));
         }
-        self.hear_eventcounts(self.shape.node_of(rank));
+        self.hear_all(self.shape.node_of(rank));
     }
 
     /// What the thread does that takes in mail and runs active messages while the program does something else.
@@ -260,7 +275,7 @@ impl Scheduler {
             return;
         }
         state.client.attend_mail(|| false);
-        self.hear_eventcounts(self.shape.node_of(rank));
+        self.hear_all(self.shape.node_of(rank));
     }
 
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
@@ -274,10 +289,12 @@ impl Scheduler {
         if state.paused_until_ns > network::now_ns() {
             return;
         }
+        state.routed.iter().for_each(|routed| routed.turn());
         state.client.tend();
         if state.client.is_calling() && !std::mem::replace(&mut state.help_due, true) {
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));
         }
+        self.hear_descriptors(self.shape.node_of(rank));
     }
 
     fn resume(&mut self, rank: u32) {
@@ -322,40 +339,10 @@ impl Scheduler {
         });
     }
 
-    /// Wakes the ranks of a node whose eventcounts were notified.
-    pub fn hear_eventcounts(&mut self, node: u32) {
-        let ranks = self.shape.ranks_of(node);
-        for rank in ranks.clone() {
-            let Some(state) = self.ranks.get_mut(rank as usize) else { return };
-            let (segment, local) = (state.client.segment(), rank - ranks.start);
-            let mail = segment.eventcount(local).sequence();
-            let rests_on_mail = matches!(state.resting, Some((RestOn::Mail, _)));
-            if std::mem::replace(&mut state.mail_seen, mail) != mail && !rests_on_mail && !state.dead {
-                let after_ns = 1_000 + self.dice.below(30_000);
-                network::with(|network| network.after(after_ns, Event::Attend(rank)));
-            }
-            let Some((on, seen)) = state.resting else { continue };
-            let notified = match on {
-                RestOn::Links => continue,
-                RestOn::Mail => segment.eventcount(local).sequence(),
-                RestOn::Windows => segment.window_eventcount(local).sequence(),
-            };
-            if notified == seen || state.dead {
-                continue;
-            }
-            state.resting = None;
-            let after_ns = 50 + self.dice.below(400);
-            self.useful_ns = network::now_ns();
-            network::with(|network| {
-                network.note(What::Wakeup, Who::Rank(rank), 0);
-                network.after(after_ns, Event::Wake(rank, state.ticket));
-            });
-        }
-    }
-
     fn turn(&mut self, node: u32) {
         let now_ns = network::now_ns();
         let cost_ns = 200 + self.dice.below(1500);
+        let is_routed = self.shape.plan.routed;
         let turned = job::with_node(node, |state| {
             if state.turn_at_ns != Some(now_ns) {
                 return None;
@@ -366,7 +353,8 @@ impl Scheduler {
             }
             let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
             let engine = state.engine.as_mut()?;
-            let moved = engine.turn(now_ms, false);
+            // Who sleeps on a descriptor has looked at all of them before.
+            let moved = engine.turn(now_ms, is_routed);
             state.busy_until_ns = now_ns + cost_ns;
             let again_ns = if moved { Some(cost_ns) } else { engine.sleep_ms_max().map(|ms| ms * 1_000_000) };
             Some((Some(moved), again_ns))
@@ -388,6 +376,10 @@ impl Scheduler {
         if let Some(again_ns) = again_ns {
             job::schedule_turn(node, again_ns);
         }
+        if is_routed {
+            job::schedule_turn(node, ROUTER_TICK_MS * 1_000_000);
+            self.hear_descriptors(node);
+        }
     }
 
     fn leave(&mut self, rank: u32) {
@@ -399,7 +391,10 @@ impl Scheduler {
         self.useful();
         // Once one death is known everybody leaves: one is enough to be told of, unless others wait for a mutex of it.
         let holds = book::with(|book| book.holders().any(|holder| holder == rank));
-        if !well && !is_violated() && (self.deaths == 0 || holds) {
+        // A rank whose router has ended reaches nobody, and may hold what it has not heard of.
+        let is_cut_off =
+            self.shape.plan.routed && self.ranks[self.shape.ranks_of(self.shape.node_of(rank)).start as usize].dead;
+        if !well && !is_violated() && (self.deaths == 0 || holds || is_cut_off) {
             self.die(rank);
         }
     }
@@ -455,6 +450,7 @@ impl Scheduler {
         for state in std::mem::take(&mut self.ranks) {
             state.client.close();
         }
+        (0..self.shape.nodes()).for_each(|node| self.hear_descriptors(node));
         self.faults = None;
     }
 
@@ -463,6 +459,7 @@ impl Scheduler {
     pub fn end_fibers(&mut self) {
         book::with(book::Book::close);
         network::with(network::Network::close_all);
+        self.ranks.iter().filter_map(|state| state.routed.as_ref()).for_each(|routed| routed.cut_off());
         for rank in 0..self.shape.plan.ranks {
             let state = &mut self.ranks[rank as usize];
             let Some(mut fiber) = state.fiber.take() else { continue };
@@ -505,11 +502,13 @@ impl Victims for Scheduler {
         job::note_broken();
         book::with(|book| book.bury(rank));
         network::with(|network| network.kill(Owner::Rank(rank)));
+        self.ranks[rank as usize].routed.iter().for_each(|routed| routed.cut_off());
         if self.shape.ranks_of(node).start == rank {
             network::with(|network| network.kill(Owner::Server(node)));
             let engine = job::with_node(node, |state| state.engine.take());
             drop(engine);
         }
+        self.hear_descriptors(node);
         let after_ns = 10_000 + self.dice.below(20_000_000);
         network::with(|network| network.after(after_ns, Event::Heard(rank)));
         self.useful();
@@ -542,11 +541,23 @@ impl Victims for Scheduler {
 }
 
 fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
-    let client = make_client(job, layout)?;
     let rank = layout.me();
+    let routed = if job.shape.plan.routed { Some(way_to_routers(job, rank.0)?) } else { None };
+    let client = make_client(job, layout, routed.clone())?;
     client.set_dispatch(dispatch(rank, &job.shape));
     let its_client = Arc::clone(&client);
-    Ok(RankState::new(client, Fiber::new(move || program::run(rank, its_client))))
+    let state = RankState::new(client, Fiber::new(move || program::run(rank, its_client)));
+    Ok(RankState { routed, ..state })
+}
+
+/// The rank that hosts its node's server has the router too.
+fn way_to_routers(job: &Job, rank: u32) -> Result<Arc<RankNetwork>, String> {
+    let shape = &job.shape;
+    let node = shape.node_of(rank);
+    let of_host = || job::with_node(node, |node| node.routed.as_ref().map(|(netmod, _)| Arc::clone(netmod)));
+    let of_its_own = || routed::netmod(shape, (job.id, job.run), &job::SECRET, rank);
+    let is_host = shape.ranks_of(node).start == rank;
+    RankNetwork::new(is_host.then(of_host).flatten().unwrap_or_else(of_its_own))
 }
 
 /// Whether something was seen that cannot be.

@@ -11,8 +11,9 @@ const SEEDS_PER_SIZE: u64 = 4;
 
 /// The command that repeats a run.
 pub fn command(plan: &Plan) -> String {
-    let Plan { seed, ranks, ops, faults, .. } = plan;
-    format!("cargo run --release -p longarm-sim -- --seed {seed} --ranks {ranks} --ops {ops} --faults {faults}")
+    let Plan { seed, ranks, ops, faults, routed } = plan;
+    let routed = if *routed { " --routed" } else { "" };
+    format!("cargo run --release -p longarm-sim -- --seed {seed} --ranks {ranks} --ops {ops} --faults {faults}{routed}")
 }
 
 /// Looks for a smaller run that fails too. The one given has failed.

@@ -11,7 +11,7 @@ use longarm_sim::shrink::command;
 
 #[test]
 fn four_million_operations_of_1024_ranks_are_as_they_should_be() {
-    let plan = Plan { seed: 1, ranks: 1024, ops: 1000, faults: FaultSet::survivable() };
+    let plan = Plan { seed: 1, ranks: 1024, ops: 1000, faults: FaultSet::survivable(), routed: false };
     let many = run_many(plan, Until::Seeds(4), None, &|operations, seeds, elapsed| {
         println!("{operations} operations, {seeds} seeds, {} s", elapsed.as_secs());
     });

@@ -34,7 +34,7 @@ fn faults(mutation: Mutation, seed: u64) -> FaultSet {
 fn find(mutation: Mutation) -> Vec<(Plan, String)> {
     plant(Some(mutation));
     let plans = SIZES.iter().flat_map(|&(ranks, ops)| {
-        (0..SEEDS).map(move |seed| Plan { seed, ranks, ops, faults: faults(mutation, seed) })
+        (0..SEEDS).map(move |seed| Plan { seed, ranks, ops, faults: faults(mutation, seed), routed: false })
     });
     let shown = plans.filter_map(|plan| {
         let outcome = run(plan, &mut || {}).expect("the job can be set up");
@@ -68,7 +68,7 @@ fn without_a_bug_the_same_runs_go_well() {
     for (ranks, ops) in SIZES {
         for seed in 0..SEEDS / 2 {
             for faults in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()] {
-                let plan = Plan { seed, ranks, ops, faults };
+                let plan = Plan { seed, ranks, ops, faults, routed: false };
                 let outcome = run(plan, &mut || {}).expect("the job can be set up");
                 assert!(outcome.failure.is_none(), "{plan:?}: {:#?}", outcome.failure);
             }

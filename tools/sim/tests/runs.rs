@@ -8,7 +8,7 @@ use longarm_sim::plan::Plan;
 use longarm_sim::run::{Outcome, run};
 
 fn plan(seed: u64, ranks: u32, ops: u32, faults: FaultSet) -> Plan {
-    Plan { seed, ranks, ops, faults }
+    Plan { seed, ranks, ops, faults, routed: false }
 }
 
 fn expect_well(plan: Plan) -> Outcome {
@@ -84,4 +84,37 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
     }
     assert!(FaultSet::all().iter().count() >= 16);
     assert!(json["values_lost"].as_u64().unwrap_or(0) > 0, "no link broke under an update");
+}
+
+fn routed(seed: u64, ranks: u32, ops: u32, faults: FaultSet) -> Plan {
+    Plan { routed: true, ..plan(seed, ranks, ops, faults) }
+}
+
+#[test]
+fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
+    for seed in 0..40 {
+        let outcome = expect_well(routed(seed, 7, 200, FaultSet::survivable()));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+    }
+    // Trunks break again and again, and a call finds a link that takes four bytes at a time.
+    expect_well(routed(11, 64, 300, FaultSet::survivable()));
+}
+
+#[test]
+fn where_ranks_and_routers_die_the_others_are_told() {
+    let mut deaths = 0;
+    for seed in 0..60 {
+        deaths += expect_well(routed(seed, 9, 200, "kill-rank,kill-server,drop,delay".parse().unwrap())).deaths;
+    }
+    // A mutex is left to a rank whose router has died before it heard that it has it.
+    deaths += expect_well(routed(60, 7, 300, "kill-rank,kill-server,delay".parse().unwrap())).deaths;
+    assert!(deaths > 10, "{deaths} deaths");
+}
+
+#[test]
+fn one_seed_is_one_run_through_routers_too() {
+    let [first, again] = [(); 2].map(|()| expect_well(routed(5, 12, 300, FaultSet::all())));
+    assert_eq!((first.hash, first.events, first.counts), (again.hash, again.events, again.counts));
+    let without = expect_well(plan(5, 12, 300, FaultSet::all()));
+    assert_ne!(first.hash, without.hash);
 }

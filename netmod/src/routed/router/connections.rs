@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use longarm_memory::Region;
 use longarm_proto::{ChannelNumber, NodeId, Reception, Session, TrunkRecord};
 
-use super::{ACCEPTS_PER_TURN, Arrived, End, Ended, Going, LINES, Relay, Router, TICK_AFTER, TRUNK, Trunk, descriptor};
+use super::{ACCEPTS_PER_TURN, Arrived, End, Ended, Going, LINES, Relay, Router, TRUNK, Trunk, descriptor};
 use crate::calls::Guest;
 use crate::dial::{CallerStep, DialError};
 use crate::entrance::EntranceStep;
@@ -87,7 +87,7 @@ impl Router {
         if let Going::Up(_) = trunk.going {
             trunk.silence.begin(now_ms);
         }
-        self.start_tick();
+        self.tick.start();
         self.send_out(trunk_key);
         Ok(key)
     }
@@ -176,7 +176,7 @@ impl Router {
     pub(super) fn take_in_trunks(&mut self) {
         self.entrance.take_in(self.clock.now_ms());
         self.see_to_callers();
-        self.start_tick();
+        self.tick.start();
     }
 
     /// Goes on with one handshake.
@@ -247,7 +247,7 @@ impl Router {
                 Err(error) => {
                     tracing::warn!(node = self.options.identity.node.0, "cannot take in a rank: {error}");
                     self.watch_lines(Interest::default());
-                    return self.start_tick();
+                    return self.tick.start();
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Router {
         let ranks = self.ranks.as_mut()?;
         let next = ranks.accept(&self.poller);
         if ranks.rests() {
-            self.start_tick();
+            self.tick.start();
         }
         next
     }
@@ -340,23 +340,9 @@ impl Router {
         self.send_out(line_key);
     }
 
-    /// Rings soon, as something has a time limit.
-    fn start_tick(&mut self) {
-        if self.ticks {
-            return;
-        }
-        match self.tick.set(TICK_AFTER) {
-            Ok(()) => self.ticks = true,
-            Err(error) => tracing::error!(%error, "the router cannot watch the time"),
-        }
-    }
-
     /// Gives up what has taken too long.
     pub(super) fn look_after(&mut self) {
-        self.ticks = false;
-        if let Err(error) = self.tick.silence() {
-            tracing::error!(%error, "the router cannot watch the time");
-        }
+        self.tick.silence();
         let now_ms = self.clock.now_ms();
         self.watch_lines(Interest::READABLE);
         if let Some(ranks) = &mut self.ranks {
@@ -382,7 +368,7 @@ impl Router {
             self.end_trunk(trunk_key, &why);
         }
         if self.entrance.has_time_limits() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
-            self.start_tick();
+            self.tick.start();
         }
     }
 }

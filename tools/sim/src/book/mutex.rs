@@ -37,8 +37,8 @@ pub struct MutexBook {
     waiters: Vec<Waiter>,
     /// Who tries to take it and does not know yet, and whether it has been free since, for all of the others.
     trying: Vec<(u32, bool)>,
-    /// Somebody's lock failed who lives: the server may think that it has the mutex.
-    uncertain: bool,
+    /// Whose locks have failed, and who lived: the server may think that one of them has the mutex.
+    gave_up: Vec<u32>,
     /// Times that it was held, by those who have changed the word that it guards.
     pub held: u64,
     /// The same, and those who may have changed it.
@@ -66,7 +66,7 @@ impl MutexBook {
     pub fn bury(&mut self, rank: u32) {
         self.nobody_is_sure();
         let tried = self.trying.iter().any(|(trying, _)| *trying == rank);
-        let waited = tried || self.waiters.iter().any(|waiter| waiter.rank == rank);
+        let waited = tried || self.gave_up.contains(&rank) || self.waiters.iter().any(|waiter| waiter.rank == rank);
         self.waiters.retain(|waiter| waiter.rank != rank);
         self.trying.retain(|(trying, _)| *trying != rank);
         if self.holder == Some(rank) {
@@ -108,7 +108,7 @@ impl MutexBook {
 
     /// It did not get it after all.
     pub fn give_up(&mut self, rank: u32) {
-        self.uncertain = true;
+        self.gave_up.push(rank);
         self.waiters.retain(|waiter| waiter.rank != rank);
     }
 
@@ -116,7 +116,7 @@ impl MutexBook {
     pub fn begin_try(&mut self, rank: u32) {
         self.nobody_is_sure();
         let is_free = self.holder.or(self.releasing).is_none() && !self.orphaned && self.ghosts == 0;
-        let alone = self.waiters.is_empty() && self.trying.is_empty() && !self.uncertain;
+        let alone = self.waiters.is_empty() && self.trying.is_empty() && self.gave_up.is_empty();
         self.trying.push((rank, is_free && alone));
     }
 
@@ -199,6 +199,18 @@ mod tests {
         mutex.bury(4);
         assert_eq!(mutex.release(2), Ok(()));
         assert_eq!(tried(&mut mutex, 5, Some(DIED)), Ok(()), "the dead one may have got it");
+    }
+
+    #[test]
+    fn the_heir_of_one_whose_lock_failed_before_it_died_may_be_told() {
+        let mut mutex = MutexBook::default();
+        mutex.ask(1, 10, 0);
+        mutex.ask(2, 20, 0);
+        mutex.give_up(1);
+        assert!(mutex.clone().got(2, DIED, 100).is_err(), "it lives");
+        mutex.bury(1);
+        assert_eq!(mutex.clone().got(2, WELL, 100), Ok(()));
+        assert_eq!(mutex.got(2, DIED, 100), Ok(()));
     }
 
     #[test]

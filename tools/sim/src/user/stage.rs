@@ -254,6 +254,7 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
+        routed: None,
     };
     let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {

@@ -1,0 +1,70 @@
+//! Descriptors that announce what simulated links bring, for what sleeps on them: routers.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use longarm_netmod::Waker;
+
+use crate::network::{self, Event};
+
+/// What is announced.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// Whatever there is at an end of a link.
+    End(u32, usize),
+    /// Calls that have reached a node.
+    Calls(u32),
+}
+
+thread_local! {
+    static WAKERS: RefCell<HashMap<Place, Arc<Waker>>> = RefCell::default();
+}
+
+/// Something of this thread's run that a descriptor announces, until it is dropped.
+pub struct Announced {
+    place: Place,
+    waker: Arc<Waker>,
+}
+
+impl Announced {
+    /// Nothing is there yet.
+    ///
+    /// # Errors
+    /// When there is no descriptor.
+    pub fn new(place: Place) -> std::io::Result<Announced> {
+        let waker = Arc::new(Waker::new()?);
+        WAKERS.with(|wakers| wakers.borrow_mut().insert(place, Arc::clone(&waker)));
+        Ok(Announced { place, waker })
+    }
+
+    /// Readable while it is raised.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.waker.descriptor()
+    }
+
+    /// Nothing is there any more.
+    pub fn lower(&self) {
+        self.waker.clear();
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        // At the end of a thread there is nobody left to hear of it.
+        let _ = WAKERS.try_with(|wakers| wakers.borrow_mut().remove(&self.place));
+    }
+}
+
+/// What an event brings is announced.
+pub fn raise(event: Event) {
+    let end_of = |pipe: u32, end: u32| Place::End(pipe >> 1, end as usize);
+    let place = match event {
+        Event::Arrive(pipe) | Event::Again(pipe) | Event::End(pipe) => end_of(pipe, 1 - (pipe & 1)),
+        Event::Room(pipe) => end_of(pipe, pipe & 1),
+        Event::Call(link) => Place::Calls(network::with(|network| network.node_of(link))),
+        _ => return,
+    };
+    WAKERS.with(|wakers| wakers.borrow().get(&place).into_iter().for_each(|waker| waker.wake()));
+}
