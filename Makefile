@@ -74,7 +74,8 @@ fuzz: setup ## Feed every place where bytes of others come in with what a fuzzer
 
 # One job of 10,000 simulated ranks takes more than a minute: there are fewer where there is no time for it.
 soak: setup ## Simulate jobs with faults and inject faults into real ones, from fresh seeds, for SECONDS
-	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 4))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 16 --ops 400 --seconds $$(($(SECONDS) / 8))
+	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 24 --ops 400 --routed --seconds $$(($(SECONDS) / 8))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks 1024 --seconds $$(($(SECONDS) / 4))
 	$(CARGO) run --locked --release -p longarm-sim -- --fresh --faults all --ranks $$(($(SECONDS) >= 240 ? 10000 : 2500)) --ops 100 --threads 1 --seconds $$(($(SECONDS) / 4))
 	$(CARGO) test --locked --release -p longarm-launch --test fault_injection -- --seconds $$(($(SECONDS) / 4))

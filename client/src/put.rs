@@ -187,7 +187,7 @@ impl Client {
             return Ok(());
         }
         let copied_bytes_max = match path {
-            Path::Device(..) => self.started_copied_bytes_max(),
+            Path::Device(..) => self.small_bytes_max(),
             _ => self.eager_bytes as u64,
         };
         if bytes <= copied_bytes_max {
@@ -224,8 +224,9 @@ impl Client {
         self.begin_write((path, bytes), writing, aim, shapes, from)
     }
 
-    /// Bytes of a write whose buffer nobody waits for that are copied, at most.
-    fn started_copied_bytes_max(&self) -> u64 {
+    /// Bytes that are copied, at most, where that is no quicker than to send them from their place: nobody waits for the buffer, or a device
+    /// fetches them.
+    fn small_bytes_max(&self) -> u64 {
         EAGER_BYTES_MAX.min(self.eager_bytes as u64)
     }
 
@@ -289,7 +290,7 @@ impl Client {
                 Writing::Accumulate(kernel, scale) => Request::Accumulate { target, shape, kernel, scale },
             };
             let origin = Cursor::new(origin);
-            let small = origin.remaining() <= self.started_copied_bytes_max();
+            let small = origin.remaining() <= self.small_bytes_max();
             let payload = match from.lender.filter(|_| !small) {
                 Some(lender) => Payload::Streamed(lender.hold(), origin),
                 None => Payload::Copied(from.region, origin),
@@ -339,7 +340,7 @@ impl Client {
         (requests, bytes): (&[RunRequest], u64),
         from: From<'_, '_>,
     ) -> bool {
-        let lender = from.lender.filter(|_| bytes > self.started_copied_bytes_max());
+        let lender = from.lender.filter(|_| bytes > self.small_bytes_max());
         let hold = || lender.expect("only with one").hold();
         let needed_helper = endpoint.needs_helper();
         let (begun, driven) = endpoint.put_direct(&aim.window.target(aim.rank), requests, |pieces| match lender {

@@ -6,7 +6,8 @@
 //!                        watchdog ──▶ standing: which rank waits for which, as people read it
 //! ```
 //!
-//! Pure: nothing here holds a socket, a process, a thread or a clock; [`desk`] takes them lent. The same half serves `longarm run` and the ranks of jobs
+//! Pure: nothing here holds a socket, a process, a thread or a clock. A [`desk`] takes the turns of a thread over sockets that
+//! whoever calls it has. The same half serves `longarm run` and the ranks of jobs
 //! that something else has started.
 #![forbid(unsafe_code)]
 

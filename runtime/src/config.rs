@@ -148,6 +148,12 @@ impl Config {
     }
 
     #[doc(hidden)]
+    /// How much of a blocking put is copied at most: what is copied has to fit twice into what a connection keeps.
+    pub fn copied_bytes_max(&self) -> usize {
+        self.eager_bytes.min(self.send_ring_bytes / 2) as usize
+    }
+
+    #[doc(hidden)]
     /// Decides how many threads of a server may serve other nodes at once, once the job is known: besides its own as many as ranks leave
     /// processors free, divided among the nodes of the machine, up to a bound. A value set by hand stays.
     pub fn settle_server_threads(&mut self, ranks_on_machine: u32, nodes_on_machine: u32, processors: u32) {
@@ -419,6 +425,14 @@ mod tests {
             let text = read(&[(name, value)]).unwrap_err().to_string();
             assert!(text.contains(name) && text.contains(value) && text.contains("it takes"), "{text}");
         }
+    }
+
+    #[test]
+    fn no_more_is_copied_than_fits_twice_into_what_is_kept() {
+        let copied = |ring| {
+            read(&[("LONGARM_EAGER_BYTES", "48k"), ("LONGARM_SEND_RING_BYTES", ring)]).unwrap().copied_bytes_max()
+        };
+        assert_eq!((copied("64k"), copied("95k"), copied("1m")), (32 << 10, 95 << 9, 48 << 10));
     }
 
     #[test]

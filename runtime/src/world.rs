@@ -188,7 +188,7 @@ fn client_of(
         assist: node.assist(),
         failures: Failures::new(start.node_of_rank.len() as u32, start.survivors_go_on),
         spin_us: config.spin_us,
-        eager_bytes: config.eager_bytes as usize,
+        eager_bytes: config.copied_bytes_max(),
         endpoint: EndpointOptions {
             caller: Rank(start.rank),
             buffered_bytes_max: config.send_ring_bytes as usize,

@@ -101,14 +101,9 @@ impl CoordinatorDesk {
         [self.coordinator.deadline(), self.lines.deadline()].into_iter().flatten().min()
     }
 
-    /// Ends all connections.
-    pub fn hang_up(&mut self, around: &mut impl Surroundings) {
-        self.lines.numbers().into_iter().for_each(|number| self.lines.remove(around, number));
-    }
-
     /// Does what there is to do. What goes to one connection goes together, as for the ranks that come through one relay. The order of all
     /// is kept.
-    pub fn do_effects(&mut self, around: &mut impl Surroundings) {
+    fn do_effects(&mut self, around: &mut impl Surroundings) {
         let mut unsent = None;
         loop {
             // The last one may find that a connection takes nothing, which has effects again.
@@ -225,8 +220,6 @@ mod tests {
         sockets.of(number).room = usize::MAX;
         desk.handle_ready(&mut sockets, number, BOTH);
         assert_eq!((sockets.of(number).sent.len(), desk.is_behind()), (CHALLENGE_BYTES, false));
-        desk.hang_up(&mut sockets);
-        assert!(sockets.of(number).is_closed);
     }
 
     #[test]

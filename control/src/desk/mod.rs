@@ -15,4 +15,4 @@ mod sockets;
 
 pub use coordinator_desk::{CoordinatorDesk, Surroundings};
 pub use relay_desk::{COORDINATOR, RelayDesk};
-pub use sockets::{CHUNK_BYTES, FLUSH, Readiness, Sockets, UNSENT_BYTES_MAX};
+pub use sockets::{FLUSH, Readiness, Sockets};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// What may wait for one rank that does not read. A job of very many ranks has long lines.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
-/// How long a closed connection waits for what it has still to be told.
+/// How long a closed connection waits for what it has still to be told, and a process that ends for what has still to be sent.
 pub const FLUSH: Duration = Duration::from_secs(1);
 
 /// What is to be told, or is told, of a connection.

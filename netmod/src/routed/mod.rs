@@ -39,9 +39,10 @@ use crate::link_error::LinkError;
 use crate::poller::Poller;
 use crate::traits::{Capabilities, Intake, Link, Listener, Netmod};
 use address::{Address, for_routers};
-pub use options::{ROUTER_TICK_MS, RoutedOptions};
+pub use options::RoutedOptions;
 use own::{Choice, OwnNodes};
 use router::Router;
+pub use tick::ROUTER_TICK_MS;
 
 /// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
 /// `NODE@ROUTER` or `NODE@ROUTER/SERVER`: the number of the node, and what the network below calls its router, and its server for connections of ranks' own.

@@ -34,13 +34,10 @@ pub struct RoutedOptions {
     pub silence_ms_max: u64,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
-    /// The time in a simulator, which gives the router a turn at least every [`ROUTER_TICK_MS`] milliseconds; else the system tells it, and wakes who sleeps on
-    /// the router's descriptor.
+    /// The time in a simulator, which has to give the router a turn every [`ROUTER_TICK_MS`](super::ROUTER_TICK_MS) milliseconds. `None`: the system's clock and
+    /// alarms.
     pub simulated_clock: Option<CoarseClock>,
 }
-
-/// How often a router looks at time limits while there are some.
-pub const ROUTER_TICK_MS: u64 = 100;
 
 impl RoutedOptions {
     /// Whether ranks have connections of their own, past the routers.

@@ -70,11 +70,11 @@ struct Asker {
 /// The thread's own.
 struct Thread {
     desk: CoordinatorDesk,
-    room: Room,
+    sockets: CoordinatorSockets,
 }
 
 /// What the coordinator has around it.
-struct Room {
+struct CoordinatorSockets {
     poller: Poller,
     /// One for each address.
     listeners: Vec<Unshared<TcpListener>>,
@@ -103,7 +103,7 @@ impl Thread {
         if let Some(questions) = &questions {
             poller.add(questions, QUESTIONS, Interest::READABLE)?;
         }
-        let room = Room {
+        let sockets = CoordinatorSockets {
             poller,
             listeners,
             questions,
@@ -114,14 +114,14 @@ impl Thread {
             turns,
             on_end,
         };
-        Ok(Thread { desk: CoordinatorDesk::new(settings, Instant::now()), room })
+        Ok(Thread { desk: CoordinatorDesk::new(settings, Instant::now()), sockets })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        while !self.room.turns.stops() {
+        while !self.sockets.turns.stops() {
             let rest = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.room.poller.wait(&mut ready, rest) {
+            if let Err(error) = self.sockets.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the coordinator of this job can hear nothing any more: {error}"));
                 break;
             }
@@ -129,42 +129,42 @@ impl Thread {
             for one in std::mem::take(&mut ready) {
                 self.handle_ready(one);
             }
-            self.room.handle_time(Instant::now());
-            self.desk.end_turn(&mut self.room, may_be_more);
+            self.sockets.handle_time(Instant::now());
+            self.desk.end_turn(&mut self.sockets, may_be_more);
             // Nobody is let in any more: whoever tries hears so at once.
             if !self.desk.is_open() {
-                self.room.listeners.clear();
+                self.sockets.listeners.clear();
             }
-            self.room.turns.end_turn(self.desk.is_behind());
+            self.sockets.turns.end_turn(self.desk.is_behind());
         }
-        self.room.turns.end();
+        self.sockets.turns.end();
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.desk.deadline().into_iter().chain(self.room.deadline()).min()
+        self.desk.deadline().into_iter().chain(self.sockets.deadline()).min()
     }
 
     fn handle_ready(&mut self, ready: Ready) {
         match ready.token {
-            WAKER => self.room.turns.waker().clear(),
+            WAKER => self.sockets.turns.waker().clear(),
             LISTENER => self.accept(),
-            QUESTIONS => self.room.accept_asker(),
+            QUESTIONS => self.sockets.accept_asker(),
             asker if asker >= ASKERS => {
-                if let Some(is_report) = self.room.hear_asker(asker) {
+                if let Some(is_report) = self.sockets.hear_asker(asker) {
                     self.desk.handle_question(asker, is_report, Instant::now());
                 }
             }
-            connection => self.desk.handle_ready(&mut self.room, connection, readiness(ready)),
+            connection => self.desk.handle_ready(&mut self.sockets, connection, readiness(ready)),
         }
     }
 
     fn accept(&mut self) {
-        for place in 0..self.room.listeners.len() {
+        for place in 0..self.sockets.listeners.len() {
             for _ in 0..ACCEPTED_MAX {
-                match self.room.listeners[place].accept() {
+                match self.sockets.listeners[place].accept() {
                     Ok((stream, _)) => self.take_in(stream),
                     Err(error) => {
-                        self.room.handle_not_taken_in(&error, Instant::now());
+                        self.sockets.handle_not_taken_in(&error, Instant::now());
                         break;
                     }
                 }
@@ -175,12 +175,12 @@ impl Thread {
     fn take_in(&mut self, stream: TcpStream) {
         let mut nonce = [0; 32];
         if getrandom::fill(&mut nonce).is_ok() && stream.set_nonblocking(true).is_ok() {
-            self.desk.take_in(&mut self.room, nonce, |room, number| room.add(number, stream));
+            self.desk.take_in(&mut self.sockets, nonce, |sockets, number| sockets.add(number, stream));
         }
     }
 }
 
-impl Room {
+impl CoordinatorSockets {
     fn deadline(&self) -> Option<Instant> {
         self.askers.values().map(|asker| asker.until).chain(self.rests).min()
     }
@@ -274,7 +274,7 @@ impl Room {
     }
 }
 
-impl Sockets for Room {
+impl Sockets for CoordinatorSockets {
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -299,7 +299,7 @@ impl Sockets for Room {
     }
 }
 
-impl Surroundings for Room {
+impl Surroundings for CoordinatorSockets {
     fn say(&mut self, line: &str) {
         own_end::say_last(line);
     }

@@ -98,7 +98,7 @@ impl RelayThread {
 /// The thread's own.
 struct Thread {
     desk: RelayDesk,
-    lines: Lines,
+    sockets: RelaySockets,
     rank: u32,
     listener: Option<Unshared<UnixListener>>,
     /// Until when nobody is taken in.
@@ -108,7 +108,7 @@ struct Thread {
 }
 
 /// Its connections, and what tells of them.
-struct Lines {
+struct RelaySockets {
     poller: Poller,
     /// Until it has ended.
     coordinator: Option<Unshared<TcpStream>>,
@@ -129,18 +129,18 @@ impl Thread {
         poller.add(&coordinator, COORDINATOR, Interest::READABLE)?;
         poller.add(&listener, LISTENER, Interest::READABLE)?;
         poller.add(turns.waker().descriptor(), WAKER, Interest::READABLE)?;
-        let lines = Lines { poller, coordinator: Some(coordinator), members: HashMap::new() };
+        let sockets = RelaySockets { poller, coordinator: Some(coordinator), members: HashMap::new() };
         let desk = RelayDesk::new(rank, members_max);
-        Ok(Thread { desk, lines, rank, listener: Some(listener), rests: None, turns, shared })
+        Ok(Thread { desk, sockets, rank, listener: Some(listener), rests: None, turns, shared })
     }
 
     fn run(mut self) {
         let mut ready = Vec::new();
-        self.desk.end_turn(&mut self.lines);
+        self.desk.end_turn(&mut self.sockets);
         while !(self.turns.stops() || self.desk.is_cut_off() && self.desk.is_alone()) {
             let due = self.desk.deadline().into_iter().chain(self.rests).min();
             let rest = due.map(|at| at.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.lines.poller.wait(&mut ready, rest) {
+            if let Err(error) = self.sockets.poller.wait(&mut ready, rest) {
                 own_end::say_last(&format!("the relay in rank {} can hear nothing any more: {error}", self.rank));
                 break;
             }
@@ -148,7 +148,7 @@ impl Thread {
             for one in std::mem::take(&mut ready) {
                 self.handle_ready(one);
             }
-            self.desk.end_turn(&mut self.lines);
+            self.desk.end_turn(&mut self.sockets);
             self.handle_time(Instant::now());
             if self.desk.is_cut_off() || self.shared.all_have_come.load(Ordering::Acquire) {
                 self.listener = None;
@@ -157,7 +157,7 @@ impl Thread {
             self.shared.tell_whether_alone(self.desk.is_alone());
         }
         // Whoever is left hears that it is this process's will.
-        self.desk.end(&mut self.lines);
+        self.desk.end(&mut self.sockets);
         self.shared.tell_whether_alone(true);
         self.turns.end();
     }
@@ -171,7 +171,7 @@ impl Thread {
     fn watch_listener(&self, interest: Interest) {
         if let Some(listener) = &self.listener {
             // What cannot be watched lets nobody in: who waits there goes to rank 0 by itself.
-            let _ = self.lines.poller.modify(listener, LISTENER, interest);
+            let _ = self.sockets.poller.modify(listener, LISTENER, interest);
         }
     }
 
@@ -180,7 +180,7 @@ impl Thread {
             WAKER => self.turns.waker().clear(),
             LISTENER => self.accept(),
             connection => {
-                if let Err(error) = self.desk.handle_ready(&mut self.lines, connection, readiness(ready)) {
+                if let Err(error) = self.desk.handle_ready(&mut self.sockets, connection, readiness(ready)) {
                     tracing::error!(%error, "the coordinator says to the relay what nobody understands");
                 }
             }
@@ -214,15 +214,15 @@ impl Thread {
     fn take_in(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let stream = Unshared::new(stream)?;
-        self.desk.take_in(&mut self.lines, |lines, member| {
-            lines.poller.add(&stream, member, Interest::READABLE)?;
-            lines.members.insert(member, stream);
+        self.desk.take_in(&mut self.sockets, |sockets, member| {
+            sockets.poller.add(&stream, member, Interest::READABLE)?;
+            sockets.members.insert(member, stream);
             Ok(())
         })
     }
 }
 
-impl Sockets for Lines {
+impl Sockets for RelaySockets {
     fn now(&self) -> Instant {
         Instant::now()
     }

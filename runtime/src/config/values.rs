@@ -71,8 +71,8 @@ pub struct Config {
     pub verbs_pinned_bytes_max: u64,
     /// What is registered with RDMA devices without being kept in memory.
     pub verbs_on_demand: OnDemandChoice,
-    /// Payloads of blocking calls up to this size are copied behind their header; larger ones are sent from where they are. What is
-    /// started is copied up to 16 KiB of it.
+    /// Payloads of blocking calls up to this size, and up to half of [`Config::send_ring_bytes`], are copied behind their header; larger ones are
+    /// sent from where they are. What is started is copied up to 16 KiB, or less if this is less.
     pub eager_bytes: u64,
     /// Bound on the bytes that one connection copies and keeps until the other side acknowledges them.
     pub send_ring_bytes: u64,

@@ -38,10 +38,9 @@ pub(super) enum Slot {
 
 // The order is the order of `longarm info`.
 pub(super) const INTERFACE: usize = 0;
-/// Largest and smallest values that fit together: a ring takes at least two eager payloads.
+/// A ring takes at least two payloads that are copied, see [`Config::copied_bytes_max`].
 const EAGER_BYTES_MAX: u64 = 64 * KIB;
-const SEND_RING_BYTES_MIN: u64 = 128 * KIB;
-const _: () = assert!(2 * EAGER_BYTES_MAX <= SEND_RING_BYTES_MIN);
+const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 /// More would find nothing to do: one thread lends all connections out.
 const SERVER_THREADS_MAX: u64 = 64;
 pub(super) const SPIN: usize = 16;

@@ -36,7 +36,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout, routed: Option<Arc<RankNetwor
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        routed: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&job::address(node.0))) as _),
+        connect: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&job::address(node.0))) as _),
     };
     let client = Client::new(ClientOptions {
         layout: layout.clone(),

@@ -170,11 +170,12 @@ impl Faults {
         if breaks {
             self.breaks_left -= 1;
             let gap_ns = self.dice.between(GAP_NS_MIN, GAP_NS_MAX);
-            let gap_ns = match self.shape.plan.routed {
+            let gap_ns = if self.shape.plan.routed {
                 // What many share breaks for all of them.
-                true => gap_ns * TRUNK_GAPS,
+                gap_ns * TRUNK_GAPS
+            } else {
                 // In a large job the next one is somewhere else.
-                false => gap_ns / u64::from(1 + self.shape.plan.ranks / 32),
+                gap_ns / u64::from(1 + self.shape.plan.ranks / 32)
             };
             self.whole_until_ns = network::now_ns() + gap_ns;
             // Nobody is told of anything until the connection is there again.

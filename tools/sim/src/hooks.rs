@@ -27,7 +27,7 @@ pub struct SimLink {
     end: usize,
     name: String,
     begun: VecDeque<Begun>,
-    event: Option<Announced>,
+    announced: Option<Announced>,
 }
 
 /// A transfer that this end has begun.
@@ -41,7 +41,7 @@ struct Begun {
 impl SimLink {
     /// An end of a link of this run.
     pub fn new(run: u64, number: u32, end: usize) -> SimLink {
-        SimLink { run, number, end, name: format!("sim:{number}"), begun: VecDeque::new(), event: None }
+        SimLink { run, number, end, name: format!("sim:{number}"), begun: VecDeque::new(), announced: None }
     }
 
     /// One that a descriptor announces.
@@ -50,7 +50,7 @@ impl SimLink {
     /// When there is no descriptor.
     pub fn announced(run: u64, number: u32, end: usize) -> Result<SimLink, LinkError> {
         let mut link = SimLink::new(run, number, end);
-        link.event = Some(Announced::new(Place::End(number, end))?);
+        link.announced = Some(Announced::new(Place::End(number, end))?);
         Ok(link)
     }
 
@@ -67,10 +67,10 @@ impl Link for SimLink {
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
         let received = network::with(|network| network.receive(self.number, self.end, regions));
-        if let Some(event) = &self.event
+        if let Some(announced) = &self.announced
             && !network::with(|network| network.has_news(self.number, self.end))
         {
-            event.lower();
+            announced.lower();
         }
         received
     }
@@ -91,9 +91,10 @@ impl Link for SimLink {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.event.as_ref().map(Announced::descriptor)
+        self.announced.as_ref().map(Announced::descriptor)
     }
 
+    /// Its descriptor becomes readable for room too.
     fn awaits(&self, wanted: Interest) -> Interest {
         if wanted == Interest::default() { wanted } else { Interest::READABLE }
     }
@@ -209,13 +210,13 @@ pub struct SimListener {
     run: u64,
     node: u32,
     address: String,
-    event: Option<Announced>,
+    announced: Option<Announced>,
 }
 
 impl SimListener {
     /// The listener of a node.
     pub fn new(run: u64, node: u32) -> SimListener {
-        SimListener { run, node, address: format!("sim:{node}"), event: None }
+        SimListener { run, node, address: format!("sim:{node}"), announced: None }
     }
 
     /// One that a descriptor announces, and the links of those who come.
@@ -223,18 +224,18 @@ impl SimListener {
     /// # Errors
     /// When there is no descriptor.
     pub fn announced(run: u64, node: u32) -> Result<SimListener, LinkError> {
-        let event = Some(Announced::new(Place::Calls(node))?);
-        Ok(SimListener { event, ..SimListener::new(run, node) })
+        let announced = Some(Announced::new(Place::Calls(node))?);
+        Ok(SimListener { announced, ..SimListener::new(run, node) })
     }
 }
 
 impl Listener for SimListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
         let Some(number) = network::with(|network| network.accept(self.node)) else {
-            self.event.iter().for_each(Announced::lower);
+            self.announced.iter().for_each(Announced::lower);
             return Ok(None);
         };
-        let link = match &self.event {
+        let link = match &self.announced {
             Some(_) => SimLink::announced(self.run, number, 1)?,
             None => SimLink::new(self.run, number, 1),
         };
@@ -242,7 +243,7 @@ impl Listener for SimListener {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.event.as_ref().map(Announced::descriptor)
+        self.announced.as_ref().map(Announced::descriptor)
     }
 
     fn address(&self) -> &str {
@@ -284,7 +285,7 @@ pub struct SimDial {
     /// For nonces: no two calls have the same.
     pub dice: AtomicU64,
     /// How it connects where nodes have routers.
-    pub routed: Option<Connect>,
+    pub connect: Option<Connect>,
 }
 
 /// Begins to connect to the server of a node.
@@ -292,7 +293,7 @@ pub type Connect = Box<dyn Fn(NodeId) -> Result<Box<dyn Link>, LinkError> + Send
 
 impl SimDial {
     fn call(&self, node: NodeId) -> Result<Box<dyn Link>, LinkError> {
-        if let Some(connect) = &self.routed {
+        if let Some(connect) = &self.connect {
             return connect(node);
         }
         let number = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0))?;

@@ -179,7 +179,7 @@ pub fn with_node<R>(node: u32, work: impl FnOnce(&mut Node) -> R) -> R {
 
 /// Where the router of a node is reached.
 pub fn address(node: u32) -> String {
-    with_node(node, |node| node.routed.as_ref().map(|(_, address)| address.clone()).unwrap_or_default())
+    with_node(node, |node| node.routed.as_ref().expect("it has a router").1.clone())
 }
 
 /// The device at a link's other end does what it is asked for first, whatever its node does meanwhile.

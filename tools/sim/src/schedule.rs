@@ -353,7 +353,7 @@ impl Scheduler {
             }
             let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
             let engine = state.engine.as_mut()?;
-            // Who sleeps on a descriptor has looked at all of them before.
+            // A server that sleeps on its descriptor has looked everywhere before.
             let moved = engine.turn(now_ms, is_routed);
             state.busy_until_ns = now_ns + cost_ns;
             let again_ns = if moved { Some(cost_ns) } else { engine.sleep_ms_max().map(|ms| ms * 1_000_000) };

@@ -27,9 +27,9 @@ fn thread() -> (Thread, SocketAddr) {
 }
 
 /// What the poller tells of without waiting.
-fn told(room: &Room) -> Vec<u64> {
+fn told(sockets: &CoordinatorSockets) -> Vec<u64> {
     let mut ready = Vec::new();
-    room.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+    sockets.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
     ready.into_iter().map(|ready| ready.token).collect()
 }
 
@@ -47,18 +47,18 @@ fn a_coordinator_that_is_dropped_listens_no_more_and_hangs_up() {
 #[test]
 fn where_nobody_can_be_taken_in_those_who_wait_are_not_announced_for_a_while() {
     let (thread, at) = thread();
-    let mut room = thread.room;
+    let mut sockets = thread.sockets;
     let _guest = TcpStream::connect(at).unwrap();
-    assert_eq!(told(&room), [LISTENER]);
+    assert_eq!(told(&sockets), [LISTENER]);
     let now = Instant::now();
     let errors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM];
     for error in errors {
-        room.handle_not_taken_in(&error.into(), now);
-        assert_eq!((told(&room).as_slice(), room.rests), (&[][..], Some(now + REST)), "{error}");
-        assert!(room.deadline().is_some_and(|at| at <= now + REST));
-        room.handle_time(now + REST);
-        assert_eq!((told(&room).as_slice(), room.rests), (&[LISTENER][..], None), "{error}");
+        sockets.handle_not_taken_in(&error.into(), now);
+        assert_eq!((told(&sockets).as_slice(), sockets.rests), (&[][..], Some(now + REST)), "{error}");
+        assert!(sockets.deadline().is_some_and(|at| at <= now + REST));
+        sockets.handle_time(now + REST);
+        assert_eq!((told(&sockets).as_slice(), sockets.rests), (&[LISTENER][..], None), "{error}");
     }
-    room.handle_not_taken_in(&io::ErrorKind::ConnectionAborted.into(), now);
-    assert_eq!((told(&room).as_slice(), room.rests), (&[LISTENER][..], None), "the next one may come at once");
+    sockets.handle_not_taken_in(&io::ErrorKind::ConnectionAborted.into(), now);
+    assert_eq!((told(&sockets).as_slice(), sockets.rests), (&[LISTENER][..], None), "the next one may come at once");
 }

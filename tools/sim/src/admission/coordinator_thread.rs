@@ -18,8 +18,7 @@ impl Gathering {
             let Some(connection) = self.coordinator_thread.backlog.pop_front() else { break };
             self.take_in_at_coordinator(connection);
         }
-        let mut sockets =
-            SimSockets { network: &mut self.network, numbers: &mut self.numbers, began: self.began, ends_job: false };
+        let mut sockets = SimSockets::new(&mut self.network, &mut self.numbers, self.began);
         for connection in std::mem::take(&mut self.coordinator_thread.ready) {
             if let Some(number) = sockets.numbers.number_of(connection) {
                 self.coordinator.handle_ready(&mut sockets, number, Readiness::READABLE);
@@ -46,8 +45,7 @@ impl Gathering {
     fn take_in_at_coordinator(&mut self, connection: u32) {
         self.network.work(self.machine.receive_ns + self.machine.send_ns);
         let nonce = self.nonce();
-        let mut sockets =
-            SimSockets { network: &mut self.network, numbers: &mut self.numbers, began: self.began, ends_job: false };
+        let mut sockets = SimSockets::new(&mut self.network, &mut self.numbers, self.began);
         self.coordinator.take_in(&mut sockets, nonce, |sockets, number| {
             sockets.numbers.insert(number, connection, 1);
             true

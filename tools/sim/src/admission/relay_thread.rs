@@ -71,6 +71,6 @@ impl Gathering {
         &'stage mut self,
         numbers: &'stage mut super::sockets::Numbers,
     ) -> SimSockets<'stage> {
-        SimSockets { network: &mut self.network, numbers, began: self.began, ends_job: false }
+        SimSockets::new(&mut self.network, numbers, self.began)
     }
 }

@@ -48,7 +48,15 @@ pub(super) struct SimSockets<'stage> {
     pub(super) ends_job: bool,
 }
 
-impl SimSockets<'_> {
+impl<'stage> SimSockets<'stage> {
+    pub(super) fn new(
+        network: &'stage mut Network,
+        numbers: &'stage mut Numbers,
+        began: Instant,
+    ) -> SimSockets<'stage> {
+        SimSockets { network, numbers, began, ends_job: false }
+    }
+
     fn end(&self, number: u64) -> io::Result<(u32, usize)> {
         self.numbers.connection_of.get(&number).copied().ok_or(io::ErrorKind::NotConnected.into())
     }

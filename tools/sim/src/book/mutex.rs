@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heir_of_one_whose_lock_failed_before_it_died_may_be_told() {
+    fn the_heir_of_one_whose_lock_failed_before_it_died_may_be_told_of_the_death() {
         let mut mutex = MutexBook::default();
         mutex.ask(1, 10, 0);
         mutex.ask(2, 20, 0);

@@ -254,7 +254,7 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        routed: None,
+        connect: None,
     };
     let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {
@@ -286,7 +286,7 @@ fn options(job: &Job, rank: u32, dice: &mut Dice) -> (usize, EndpointOptions) {
             silence_ms: usual.silence_ms,
             costs: Costs::TYPICAL,
         };
-        return (usual.eager_bytes as usize, endpoint);
+        return (usual.copied_bytes_max(), endpoint);
     }
     let eager_bytes = 1 << dice.between(6, 13);
     let endpoint = EndpointOptions {
