@@ -289,7 +289,7 @@ impl Client {
             return Ok(meanwhile());
         }
         let endpoint = self.endpoint(operation, self.local.layout.node_of(to))?;
-        if body.len() <= self.eager_bytes && bytes <= MAIL_PIECE_BYTES_MAX {
+        if body.len() as u64 <= self.small_bytes_max() && bytes <= MAIL_PIECE_BYTES_MAX {
             let request = Request::Message { target: to, bytes, rest: 0 };
             let whole = [prefix, body].concat();
             let kept = wakers::keep();

@@ -224,9 +224,9 @@ impl Client {
         self.begin_write((path, bytes), writing, aim, shapes, from)
     }
 
-    /// Bytes that are copied, at most, where that is no quicker than to send them from their place: nobody waits for the buffer, or a device
-    /// fetches them.
-    fn small_bytes_max(&self) -> u64 {
+    /// Bytes that are copied, at most, where more would gain nothing: nobody waits for the buffer, a device fetches them, or a message is copied
+    /// more than once.
+    pub(crate) fn small_bytes_max(&self) -> u64 {
         EAGER_BYTES_MAX.min(self.eager_bytes as u64)
     }
 

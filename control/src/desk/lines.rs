@@ -1,6 +1,6 @@
 //! The connections of a desk: what waits to be sent over each, and which are closed when it is sent.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 use std::time::Instant;
 
@@ -27,7 +27,8 @@ pub(super) enum Heard<'chunk> {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    lines: HashMap<u64, Line>,
+    /// In their order, so that all of them are closed in the same one in each run of a simulator.
+    lines: BTreeMap<u64, Line>,
     /// Those with something unsent.
     behind: HashSet<u64>,
     /// Those that close, in this order. Some may be closed already.

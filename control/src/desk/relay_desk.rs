@@ -50,6 +50,7 @@ impl RelayDesk {
         let Some(member) = self.relay.handle_member() else { return Ok(()) };
         if let Err(error) = add(sockets, u64::from(member)) {
             self.relay.handle_hang_up(member);
+            self.do_effects(sockets);
             return Err(error);
         }
         self.members.insert(u64::from(member));

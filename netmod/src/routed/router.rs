@@ -449,7 +449,10 @@ impl Router {
         if let Some(address) = &trunk.address {
             self.called.remove(address);
         }
-        for key in trunk.channels.into_values() {
+        // In the order in which they were opened, so that simulated jobs repeat.
+        let mut channels: Vec<_> = trunk.channels.into_iter().collect();
+        channels.sort_unstable_by_key(|(number, _)| number.0);
+        for (_, key) in channels {
             let error = if self.channels[key].is_open { LinkError::Reset } else { why.for_callers() };
             self.end_channel(key, error);
         }

@@ -274,6 +274,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_member_is_told_of_when_it_takes_something_again_and_is_not_read_of_while_held() {
+        let (own, mut member) = UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let own = Unshared::new(own).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&own, 3, Interest::READABLE).unwrap();
+        let mut sockets = RelaySockets { poller, coordinator: None, members: HashMap::from([(3, own)]) };
+        let taken: usize = std::iter::from_fn(|| sockets.write(3, &[1; 1 << 16]).ok()).sum();
+        member.write_all(b"hello").unwrap();
+        sockets.watch(3, Readiness { readable: false, writable: true });
+        let told = |sockets: &RelaySockets| {
+            let mut ready = Vec::new();
+            sockets.poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+            ready.into_iter().map(|ready| (ready.token, readiness(ready))).next()
+        };
+        assert_eq!(told(&sockets), None);
+        member.read_exact(&mut vec![0; taken]).unwrap();
+        assert_eq!(told(&sockets), Some((3, Readiness { readable: false, writable: true })));
+        sockets.watch(3, Readiness::READABLE);
+        assert_eq!(told(&sockets), Some((3, Readiness::READABLE)));
+        sockets.close(3);
+        assert!(sockets.read(3, &mut [0]).is_err() && sockets.write(3, &[0]).is_err());
+    }
+
+    #[test]
     fn where_the_leader_goes_by_itself_its_process_waits_for_those_behind_it() {
         let shared = Arc::new(Shared::default());
         shared.tell_whether_alone(false);

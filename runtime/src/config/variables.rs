@@ -167,7 +167,7 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
     Variable {
         name: "LONGARM_EAGER_BYTES",
         unit: "bytes",
-        meaning: "blocking puts, accumulates and messages up to this size are copied, larger ones are sent from where they are",
+        meaning: "blocking puts and accumulates up to this size are copied, larger ones are sent from where they are",
         slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: EAGER_BYTES_MAX, zero: None },
     },
     Variable {

@@ -62,3 +62,32 @@ fn where_nobody_can_be_taken_in_those_who_wait_are_not_announced_for_a_while() {
     sockets.handle_not_taken_in(&io::ErrorKind::ConnectionAborted.into(), now);
     assert_eq!((told(&sockets).as_slice(), sockets.rests), (&[LISTENER][..], None), "the next one may come at once");
 }
+
+#[test]
+fn a_connection_is_told_of_when_it_takes_something_again_and_else_when_something_comes() {
+    let (thread, at) = thread();
+    let mut sockets = thread.sockets;
+    let mut guest = TcpStream::connect(at).unwrap();
+    let (stream, _) = sockets.listeners[0].accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    assert!(sockets.add(7, stream));
+    let taken: usize = std::iter::from_fn(|| sockets.write(7, &[1; 1 << 20]).ok()).sum();
+    sockets.watch(7, Readiness { readable: true, writable: true });
+    let reader = std::thread::spawn(move || guest.read_exact(&mut vec![0; taken]).map(|()| guest));
+    assert_eq!(wait(&sockets), Some((7, Readiness { readable: false, writable: true })));
+    let mut guest = reader.join().unwrap().unwrap();
+    sockets.watch(7, Readiness::READABLE);
+    assert!(told(&sockets).is_empty());
+    guest.write_all(b"hello").unwrap();
+    assert_eq!(wait(&sockets), Some((7, Readiness::READABLE)));
+    assert_eq!(sockets.read(7, &mut [0; 64]).unwrap(), 5);
+    sockets.close(7);
+    assert!(matches!(guest.read(&mut [0]), Ok(0)) && sockets.streams.is_empty());
+}
+
+/// The first that the poller tells of.
+fn wait(sockets: &CoordinatorSockets) -> Option<(u64, Readiness)> {
+    let mut ready = Vec::new();
+    sockets.poller.wait(&mut ready, None).unwrap();
+    ready.into_iter().map(|ready| (ready.token, readiness(ready))).next()
+}

@@ -37,7 +37,9 @@ pub struct MutexBook {
     waiters: Vec<Waiter>,
     /// Who tries to take it and does not know yet, and whether it has been free since, for all of the others.
     trying: Vec<(u32, bool)>,
-    /// Whose locks have failed, and who lived: the server may think that one of them has the mutex.
+    /// Somebody's lock failed who lives: the server may think that it has the mutex.
+    uncertain: bool,
+    /// Who that was, until it has it.
     gave_up: Vec<u32>,
     /// Times that it was held, by those who have changed the word that it guards.
     pub held: u64,
@@ -87,6 +89,7 @@ impl MutexBook {
             return Err(format!("rank {rank} got it, and is told that the holder before died: {died}"));
         }
         self.ghosts -= u32::from(by_ghost);
+        self.gave_up.retain(|gave_up| *gave_up != rank);
         (self.holder, self.releasing) = (Some(rank), None);
         Ok(())
     }
@@ -108,6 +111,7 @@ impl MutexBook {
 
     /// It did not get it after all.
     pub fn give_up(&mut self, rank: u32) {
+        self.uncertain = true;
         self.gave_up.push(rank);
         self.waiters.retain(|waiter| waiter.rank != rank);
     }
@@ -116,7 +120,7 @@ impl MutexBook {
     pub fn begin_try(&mut self, rank: u32) {
         self.nobody_is_sure();
         let is_free = self.holder.or(self.releasing).is_none() && !self.orphaned && self.ghosts == 0;
-        let alone = self.waiters.is_empty() && self.trying.is_empty() && self.gave_up.is_empty();
+        let alone = self.waiters.is_empty() && self.trying.is_empty() && !self.uncertain;
         self.trying.push((rank, is_free && alone));
     }
 
