@@ -33,7 +33,7 @@ use crate::window::{AttachError, ClientWindow, Parts, WindowIdentity};
 
 /// What each rank exposes.
 pub(crate) const PART_BYTES: u64 = 256 << 10;
-/// Puts up to this size are copied.
+/// Blocking puts up to this size are copied.
 pub(crate) const EAGER_BYTES: usize = 24 << 10;
 /// The node of each rank.
 const NODES: [NodeId; 4] = [NodeId(0), NodeId(0), NodeId(1), NodeId(1)];

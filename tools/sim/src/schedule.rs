@@ -63,6 +63,16 @@ impl RankState {
         let routed = None;
         RankState { fiber: Some(fiber), client, resting, ticket, paused_until_ns, help_due, mail_seen, dead, routed }
     }
+
+    /// As who sleeps on it does: what has come over its line is taken in.
+    fn turn_line(&self) {
+        self.routed.iter().for_each(|routed| routed.turn());
+    }
+
+    /// It has looked at all that it wants to know of.
+    fn note_look(&self) {
+        self.routed.iter().for_each(|routed| routed.note_look());
+    }
 }
 
 /// See the module.
@@ -234,9 +244,9 @@ impl Scheduler {
             network::with(|network| network.at(until_ns, Event::Wake(rank, ticket)));
             return;
         }
-        self.turn_line(rank);
+        state.turn_line();
         self.resume(rank);
-        self.note_look(rank);
+        self.ranks[rank as usize].note_look();
         self.hear_all(self.shape.node_of(rank));
     }
 
@@ -253,9 +263,9 @@ impl Scheduler {
             network::with(|network| network.at(until_ns, Event::Help(rank)));
             return;
         }
-        state.routed.iter().for_each(|routed| routed.turn());
+        state.turn_line();
         state.client.poll_progress();
-        state.routed.iter().for_each(|routed| routed.note_look());
+        state.note_look();
         if state.client.is_calling() {
             state.help_due = true;
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));
@@ -289,7 +299,7 @@ impl Scheduler {
         if state.paused_until_ns > network::now_ns() {
             return;
         }
-        state.routed.iter().for_each(|routed| routed.turn());
+        state.turn_line();
         state.client.tend();
         if state.client.is_calling() && !std::mem::replace(&mut state.help_due, true) {
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));

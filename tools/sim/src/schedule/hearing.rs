@@ -39,16 +39,6 @@ impl Scheduler {
         }
     }
 
-    /// As who sleeps on it does: what has come over its line is taken in.
-    pub(super) fn turn_line(&mut self, rank: u32) {
-        let Some(state) = self.ranks.get(rank as usize) else { return };
-        state.routed.iter().for_each(|routed| routed.turn());
-    }
-
-    pub(super) fn note_look(&self, rank: u32) {
-        self.ranks[rank as usize].routed.iter().for_each(|routed| routed.note_look());
-    }
-
     pub(super) fn hear_all(&mut self, node: u32) {
         self.hear_eventcounts(node);
         self.hear_descriptors(node);
