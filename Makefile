@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR says where everything is built, as for cargo itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-launch test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install deb clean
+.PHONY: help setup setup-verbs demo test test-all test-ga test-verbs test-launch test-shmem4py sanitize bench-ga bench-peers lint fuzz soak bench counts docs install install-built deb clean
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -106,20 +106,25 @@ INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs
 INSTALL_LIBRARY_FEATURES := --features verbs
 endif
 
+# Where what is installed has been built. The Global Arrays of `make test` runs on what the other tests have built, without building it again.
+BUILT ?= $(TARGET_DIR)/release
 # All three C libraries are made from one archive, so that it pays to optimise it as a whole (fat): libarmci.so is 8 % smaller for it. Cargo
 # optimises across crates only what is built as nothing but an archive, and takes the profile for fat only with all crates built again.
-INSTALL_ARCHIVE = $(TARGET_DIR)/release/liblongarm_both.a
+INSTALL_ARCHIVE = $(BUILT)/liblongarm_both.a
 # Without it, as tests are built, the crates hold nothing that could be optimised once more.
 INSTALL_LTO = $(if $(filter off false n no,$(CARGO_PROFILE_RELEASE_LTO)),,-- -C lto=fat)
 
 install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm perf runs, libarmci, OpenSHMEM and liblongarm (ARMCI and OpenSHMEM in one) with headers, under PREFIX, with manual pages, completions and environment modules
 	$(CARGO) build --locked --release $(INSTALL_FEATURES) -p longarm-launch -p longarm-benches -p longarm-sim --bin longarm --bin longarm-bench --bin longarm-footprint --bin longarm-scale --example manual
 	$(CARGO) rustc --locked --release $(INSTALL_LIBRARY_FEATURES) -p longarm-both --lib --crate-type staticlib $(INSTALL_LTO)
+	$(MAKE) --no-print-directory install-built
+
+install-built:
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
-	install -m 755 "$(TARGET_DIR)/release/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
-	install -m 755 "$(TARGET_DIR)/release/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
-	install -m 755 "$(TARGET_DIR)/release/longarm-footprint" "$(DESTDIR)$(PREFIX)/bin/longarm-footprint"
-	install -m 755 "$(TARGET_DIR)/release/longarm-scale" "$(DESTDIR)$(PREFIX)/bin/longarm-scale"
+	install -m 755 "$(BUILT)/longarm" "$(DESTDIR)$(PREFIX)/bin/longarm"
+	install -m 755 "$(BUILT)/longarm-bench" "$(DESTDIR)$(PREFIX)/bin/longarm-bench"
+	install -m 755 "$(BUILT)/longarm-footprint" "$(DESTDIR)$(PREFIX)/bin/longarm-footprint"
+	install -m 755 "$(BUILT)/longarm-scale" "$(DESTDIR)$(PREFIX)/bin/longarm-scale"
 	install -m 644 shims/armci/include/*.h "$(DESTDIR)$(PREFIX)/include"
 	shims/build-library.sh "$(INSTALL_ARCHIVE)" "$(DESTDIR)$(PREFIX)/lib" libarmci
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/armci/armci.pc.in \
@@ -128,7 +133,7 @@ install: setup $(INSTALL_SETUP) ## Install the longarm command with what longarm
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' shims/both/longarm.pc.in \
 		>"$(DESTDIR)$(PREFIX)/lib/pkgconfig/longarm.pc"
 	shims/shmem/install.sh "$(INSTALL_ARCHIVE)" "$(DESTDIR)$(PREFIX)" "$(abspath $(PREFIX))"
-	"$(TARGET_DIR)/release/examples/manual" "$(DESTDIR)$(PREFIX)/share"
+	"$(BUILT)/examples/manual" "$(DESTDIR)$(PREFIX)/share"
 	install -d "$(DESTDIR)$(PREFIX)/share/modulefiles/longarm"
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' packaging/modules/longarm.tcl.in \
 		>"$(DESTDIR)$(PREFIX)/share/modulefiles/longarm/$(VERSION)"

@@ -77,10 +77,10 @@ if [ "$only" = all ]; then
     else
         skip counts "valgrind is not installed"
     fi
-    # Whole jobs with faults, and whether the bugs that are planted on purpose are found.
-    step simulator cargo test --locked --release -p longarm-sim --test large
-    step mutations env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
-        cargo test --locked -p longarm-sim --test mutations
+    # Whole jobs with faults, and whether the bugs that are planted on purpose are found. Built once for both: where none is planted, the jobs
+    # do what they do without.
+    step simulator env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
+        cargo test --locked --release -p longarm-sim --test large --test mutations
     # What stands in the place of machine code on other processors.
     step portable env RUSTFLAGS="--cfg longarm_portable" CARGO_TARGET_DIR="$target/portable" \
         cargo test --locked -p longarm-memory -p longarm-shm --lib

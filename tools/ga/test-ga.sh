@@ -28,16 +28,17 @@ done
 build=$cache/$mpi-longarm
 tools/ga/setup.sh "$mpi"
 tools/ga/fetch.sh "$cache/source"
-make install PREFIX="$prefix"
-tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
 if [ -n "$quick" ]; then
-    # As `make test` has built it already.
-    cargo build --locked -p longarm-suite
+    # As `make test` has built it already: with assertions, and not optimised for users.
+    cargo build --locked --workspace --lib --bins --examples
+    make install-built BUILT="$target/debug" PREFIX="$prefix" DESTDIR=
     suite=$target/debug/longarm-suite
 else
+    make install PREFIX="$prefix"
     cargo build --locked --release -p longarm-suite
     suite=$target/release/longarm-suite
 fi
+tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
 
 options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)
 if [ -n "$quick" ]; then

@@ -165,7 +165,7 @@ fn run_with(
 fn launcher() -> Result<&'static Path, String> {
     static LAUNCHER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = LAUNCHER.get_or_init(|| {
-        built::build(&["-p", "longarm-launch", "--bin", "longarm"])?;
+        built::build_workspace()?;
         Ok(built::profile_folder()?.join("longarm"))
     });
     found.as_ref().map(PathBuf::as_path).map_err(String::clone)

@@ -155,7 +155,7 @@ fn compiled(compiler: &str, arguments: &[&str], name: &str) -> Result<PathBuf, S
 fn folder() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        built::build(&["-p", "longarm-both", "--lib", "-p", "longarm-launch", "--bin", "longarm"])?;
+        built::build_workspace()?;
         let profile = profile_folder()?;
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mixed");
         let _ = std::fs::remove_dir_all(&folder);

@@ -5,7 +5,7 @@ use longarm::{Complex32, Complex64, Number, Update, Word, World};
 
 use super::form::{Form, Target};
 use super::shape::Shape;
-use super::support::{Dice, arbitrary, assert_same, barrier, ranks};
+use super::support::{Dice, Said, arbitrary, assert_same, barrier, ranks};
 use super::transfers::{Areas, Expected, extent, is_mine, window_of_areas, with_buffers};
 
 /// Values whose sums are exact in any order, and the arithmetic done the plain way.
@@ -186,7 +186,7 @@ fn one<T: Sample>(
     let what = || format!("accumulate {update:?} to rank {} as {form:?} of {shapes:?}", target.rank);
     let returned = target.accumulate(form, update, parts.clone());
     for (buffer, (_, source)) in returned.iter().flatten().zip(&parts) {
-        assert_same(buffer, source, format_args!("the source of an {}", what()));
+        assert_same(buffer, source, Said(|| format!("the source of an {}", what())));
     }
     let found = target
         .window

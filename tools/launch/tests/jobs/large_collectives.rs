@@ -38,6 +38,11 @@ fn of_member<T: Element>(group: &Group, tag: u64, from: u32, count: usize) -> Ve
     arbitrary(&mut Dice::new(&[tag, u64::from(from), u64::from(first)]), count)
 }
 
+/// What `of` says of each member, one behind the other.
+fn each<T: Element>(size: u32, of: impl Fn(u32) -> Vec<T>) -> Vec<T> {
+    (0..size).map(of).collect::<Vec<_>>().concat()
+}
+
 fn check<T: Element>(group: &Group, tag: u64, count: usize) {
     let (me, size) = (group.rank(), group.size());
     let what = |call: &str| format!("{call} of {count}, {tag}");
@@ -48,7 +53,7 @@ fn check<T: Element>(group: &Group, tag: u64, count: usize) {
     sums(group, tag, count, root);
     let mine = of_member::<T>(group, tag, me, count);
     let all = group.allgather_collective(&mine).expect("an allgather");
-    let expected: Vec<T> = (0..size).flat_map(|from| of_member(group, tag, from, count)).collect();
+    let expected: Vec<T> = each(size, |from| of_member(group, tag, from, count));
     assert_same(&all, &expected, format_args!("{}", what("allgather")));
     // What was there before is of others.
     let mut room = all;
@@ -63,9 +68,9 @@ fn check<T: Element>(group: &Group, tag: u64, count: usize) {
         assert_same(part, &expected[..count_of(from)], format_args!("{} from {from}", what("allgatherv")));
     }
     let share = |from: u32, to: u32| of_member::<T>(group, tag + 100 * u64::from(to + 1), from, count);
-    let packed: Vec<T> = (0..size).flat_map(|to| share(me, to)).collect();
+    let packed: Vec<T> = each(size, |to| share(me, to));
     let all = group.alltoall_collective(&packed).expect("an alltoall");
-    let expected: Vec<T> = (0..size).flat_map(|from| share(from, me)).collect();
+    let expected: Vec<T> = each(size, |from| share(from, me));
     assert_same(&all, &expected, format_args!("{}", what("alltoall")));
     let mut room = all;
     room.rotate_left(1);

@@ -4,7 +4,7 @@ use futures_lite::future::block_on;
 use longarm::error::TransferError;
 use longarm::{Complex32, Number, Update, Window, World};
 
-use super::support::{Dice, arbitrary, assert_same, barrier, ranks};
+use super::support::{Dice, Said, arbitrary, assert_same, barrier, ranks};
 
 /// Lists of every length do what single calls do, for words, floats, and elements that are no words.
 pub fn every(world: &World) {
@@ -48,15 +48,19 @@ fn puts_and_gets<T: longarm::Element>(world: &World) {
         let places: Vec<_> = list.iter().rev().map(|(rank, index, _)| (*rank, *index)).collect();
         let expected: Vec<T> = places.iter().map(|(rank, index)| model[*rank as usize][index - first]).collect();
         let found = window.get_many(&places).expect("a list");
-        assert_same(&found, &expected, format!("{length} elements of {} bytes", size_of::<T>()));
+        assert_same(&found, &expected, Said(|| format!("{length} elements of {} bytes", size_of::<T>())));
         let (first_half, second_half) = places.split_at(length / 2);
         let [one, other] = [first_half, second_half].map(|half| window.start_get_many(half.to_vec()).expect("a list"));
         let other = block_on(other).expect("a list");
         let found = [one.wait().expect("a list"), other].concat();
-        assert_same(&found, &expected, format!("{length} elements of {} bytes, awaited", size_of::<T>()));
+        assert_same(&found, &expected, Said(|| format!("{length} elements of {} bytes, awaited", size_of::<T>())));
         for rank in ranks(world) {
             let found = window.get_vec(rank, first..first + STRIP).expect("a strip");
-            assert_same(&found, &model[rank as usize], format!("the strip at rank {rank} after {length} elements"));
+            assert_same(
+                &found,
+                &model[rank as usize],
+                Said(|| format!("the strip at rank {rank} after {length} elements")),
+            );
         }
     }
     barrier(world);
@@ -82,9 +86,9 @@ fn updates<T: Number + Small>(world: &World, all: &[Update<T>]) {
         }
         for rank in ranks(world) {
             let strip = |window: &Window<T>| window.get_vec(rank, first..first + STRIP).expect("a strip");
-            let what = format!("{length} of {update:?} on {:?} at rank {rank}", T::TYPE);
-            assert_same(&strip(&together), &strip(&single), &what);
-            assert_same(&strip(&awaited), &strip(&single), format!("{what}, awaited"));
+            let what = || format!("{length} of {update:?} on {:?} at rank {rank}", T::TYPE);
+            assert_same(&strip(&together), &strip(&single), Said(what));
+            assert_same(&strip(&awaited), &strip(&single), Said(|| format!("{}, awaited", what())));
         }
     }
     barrier(world);

@@ -1,6 +1,6 @@
 //! What all jobs use: dice that roll the same everywhere, contents, and comparisons that say where they differ.
 
-use std::fmt::Display;
+use std::fmt::{Display, Formatter};
 
 use longarm::{Element, World};
 
@@ -35,9 +35,13 @@ impl Dice {
 /// Elements of any bits.
 pub fn arbitrary<T: Element>(dice: &mut Dice, count: usize) -> Vec<T> {
     let mut elements = vec![T::new_zeroed(); count];
-    for bytes in elements.as_mut_slice().as_mut_bytes().chunks_mut(8) {
-        let length = bytes.len();
-        bytes.copy_from_slice(&dice.roll().to_le_bytes()[..length]);
+    // Most of what jobs do themselves is this: words are written whole.
+    let (words, rest) = elements.as_mut_slice().as_mut_bytes().as_chunks_mut::<8>();
+    for word in words {
+        *word = dice.roll().to_le_bytes();
+    }
+    if !rest.is_empty() {
+        rest.copy_from_slice(&dice.roll().to_le_bytes()[..rest.len()]);
     }
     elements
 }
@@ -58,6 +62,15 @@ pub fn assert_same<T: Element>(found: &[T], expected: &[T], what: impl Display) 
         found[at].as_bytes(),
         expected[at].as_bytes()
     );
+}
+
+/// Words that are only made where they are said, which for most comparisons is never.
+pub struct Said<F>(pub F);
+
+impl<F: Fn() -> String> Display for Said<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&(self.0)())
+    }
 }
 
 /// All meet, and what was issued is complete.

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::form::{Form, Operand, Target, finish};
 use super::shape::{Grid, MARGIN, Shape};
-use super::support::{Dice, ahead, arbitrary, assert_same, barrier, ranks};
+use super::support::{Dice, Said, ahead, arbitrary, assert_same, barrier, ranks};
 
 /// Elements of a rank's area in every part.
 const AREA: usize = 24_000;
@@ -172,7 +172,7 @@ fn put_case<T: Element>(target: &Target<'_, T>, form: Form, shapes: &[Shape], di
     let what = || format!("put to rank {} as {form:?} of {shapes:?}", target.rank);
     let returned = target.put(form, parts.clone());
     for (buffer, (_, source)) in returned.iter().flatten().zip(&parts) {
-        assert_same(buffer, source, format_args!("the source of a {}", what()));
+        assert_same(buffer, source, Said(|| format!("the source of a {}", what())));
     }
     let found = target
         .window
