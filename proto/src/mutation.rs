@@ -77,6 +77,12 @@ mutations! {
     AttemptNotChecked,
     /// A server believes whoever calls.
     ProofNotChecked,
+    /// A router leaves out the last byte of what it passes on.
+    ChannelCutShort,
+    /// A router does not tell one side of a channel that the other side has ended it.
+    ChannelEndNotTold,
+    /// A router leads channels to the server of its own node, wherever they are to lead.
+    ChannelLeadsHome,
 }
 
 #[cfg(longarm_mutations)]

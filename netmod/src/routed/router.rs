@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_proto::{NodeId, TrunkRecord, TrunkViolation};
+use longarm_proto::{Mutation, NodeId, TrunkRecord, TrunkViolation, mutation};
 
 use super::address::Address;
 use super::channel::{Channel, End, Relay};
@@ -422,7 +422,9 @@ impl Router {
     fn lose_other(&mut self, key: ChannelKey) {
         if let Some(Channel { end: End::Relay(relay), .. }) = self.channels.get_mut(key) {
             relay.other = None;
-            self.touched.push(key);
+            if !mutation(Mutation::ChannelEndNotTold) {
+                self.touched.push(key);
+            }
         }
     }
 

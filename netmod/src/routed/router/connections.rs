@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use longarm_memory::Region;
-use longarm_proto::{ChannelNumber, NodeId, Reception, Session, TrunkRecord};
+use longarm_proto::{ChannelNumber, Mutation, NodeId, Reception, Session, TrunkRecord, mutation};
 
 use super::{ACCEPTS_PER_TURN, Arrived, End, Ended, Going, LINES, Relay, Router, TRUNK, Trunk, descriptor};
 use crate::calls::Guest;
@@ -274,7 +274,7 @@ impl Router {
         };
         let said_bytes = said.len();
         self.passed(key, said_bytes);
-        if self.is_own_address(&address) {
+        if self.is_own_address(&address) || mutation(Mutation::ChannelLeadsHome) {
             return self.decide_here(key);
         }
         match self.begin(&address, End::Relay(Relay::of(key))) {

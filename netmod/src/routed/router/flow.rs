@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_proto::{
-    ChannelNumber, TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation,
+    ChannelNumber, Mutation, TRUNK_CHANNELS_MAX, TRUNK_DATA_BYTES_MAX, TrunkHeader, TrunkRecord, TrunkViolation,
+    mutation,
 };
 
 use super::{Arrived, End, Ended, Going, Router, TRUNK, descriptor};
@@ -376,7 +377,8 @@ impl Router {
         channel.may_send.take_up_to(carried as u64);
         // Nothing is received over that trunk meanwhile, which may end, and take the buffer along.
         let incoming = self.trunks[from].take_incoming();
-        self.say_data(trunk_key, number, &[Region::from_slice(&incoming[bytes][..carried])], true);
+        let passed_on = carried - usize::from(mutation(Mutation::ChannelCutShort));
+        self.say_data(trunk_key, number, &[Region::from_slice(&incoming[bytes][..passed_on])], true);
         if let Some(trunk) = self.trunks.get_mut(from) {
             trunk.put_incoming(incoming);
         }
