@@ -106,8 +106,8 @@ INSTALL_FEATURES := --features longarm-launch/verbs,longarm-benches/verbs
 INSTALL_LIBRARY_FEATURES := --features verbs
 endif
 
-# Where what is installed has been built. The Global Arrays of `make test` runs on what the other tests have built, without building it again.
-BUILT ?= $(TARGET_DIR)/release
+# Where `install-built` finds its files. `tools/ga/test-ga.sh --quick` names the folder of what the tests of `make test` are built with.
+BUILT = $(TARGET_DIR)/release
 # All three C libraries are made from one archive, so that it pays to optimise it as a whole (fat): libarmci.so is 8 % smaller for it. Cargo
 # optimises across crates only what is built as nothing but an archive, and takes the profile for fat only with all crates built again.
 INSTALL_ARCHIVE = $(BUILT)/liblongarm_both.a

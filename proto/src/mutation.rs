@@ -77,7 +77,7 @@ mutations! {
     AttemptNotChecked,
     /// A server believes whoever calls.
     ProofNotChecked,
-    /// A router leaves out the last byte of what it passes on.
+    /// A router leaves out the last byte of what it passes on at once.
     ChannelCutShort,
     /// A router does not tell one side of a channel that the other side has ended it.
     ChannelEndNotTold,

@@ -10,9 +10,9 @@ pub(crate) fn profile_folder() -> Result<PathBuf, String> {
     Ok(folder.to_owned())
 }
 
-/// Has cargo build the libraries and programs of the workspace with the profile and in the folder of this test program: what lies
-/// there may be of an older day. All of them, as `make test` does before any test is run: fewer packages at once have other features of
-/// what they depend on, and everything would be built again.
+/// Has cargo build the libraries, programs and examples of the workspace with the profile and in the folder of this test program: what lies
+/// there may be of an older day. All of them, as the step `build` of `make test` does: for fewer packages cargo picks other features of
+/// dependencies, and everything would be built again. Only the verbs netmod makes no such difference, and needs headers.
 pub(crate) fn build_workspace() -> Result<(), String> {
     let folder = profile_folder()?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
@@ -21,7 +21,8 @@ pub(crate) fn build_workspace() -> Result<(), String> {
     };
     let target = folder.parent().ok_or("the profile's folder stands in no other")?;
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--quiet", "--workspace", "--lib", "--bins", "--profile", profile]);
+    cargo.args(["build", "--locked", "--quiet", "--workspace", "--exclude", "longarm-verbs", "--lib", "--bins"]);
+    cargo.args(["--examples", "--profile", profile]);
     succeed(cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"))).map(drop)
 }
 

@@ -3,7 +3,7 @@
 #
 #   test-ga.sh [mpich|openmpi] [--quick]
 #
-# --quick runs the programs that end soon, on fewer ranks. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
+# --quick runs the programs that end soon, on fewer ranks, and longarm as `make test` builds it, not optimised. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
 # the folder ga of cargo's target folder, and is not made again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -29,12 +29,12 @@ build=$cache/$mpi-longarm
 tools/ga/setup.sh "$mpi"
 tools/ga/fetch.sh "$cache/source"
 if [ -n "$quick" ]; then
-    # As `make test` has built it already: with assertions, and not optimised for users.
-    cargo build --locked --workspace --lib --bins --examples
+    # longarm as `make test` has built it: with assertions, and not optimised for users.
+    cargo build --locked --workspace --exclude longarm-verbs --lib --bins --examples
     make install-built BUILT="$target/debug" PREFIX="$prefix" DESTDIR=
     suite=$target/debug/longarm-suite
 else
-    make install PREFIX="$prefix"
+    make install PREFIX="$prefix" DESTDIR=
     cargo build --locked --release -p longarm-suite
     suite=$target/release/longarm-suite
 fi

@@ -95,8 +95,8 @@ fn main() -> ExitCode {
     let trials = FAMILIES.iter().flat_map(|(name, count, run)| {
         (1..=*count).map(move |seed| Trial::test(format!("{name}_{seed}"), move || run(seed)))
     });
-    // Four at a time: a job that is met by faults waits much.
-    let arguments = Arguments { test_threads: arguments.test_threads.or(Some(4)), ..arguments };
+    // Three at a time: a job that a fault meets waits most of its time, and there are hundreds.
+    let arguments = Arguments { test_threads: arguments.test_threads.or(Some(3)), ..arguments };
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 

@@ -96,8 +96,8 @@ fn main() -> ExitCode {
     trials.extend(strangers::trials());
     trials.extend(crowd::trials());
     trials.extend(arguments::trials());
-    // Three at a time: a job that a fault meets waits most of its time.
+    // Two at a time: a job that a fault meets waits most of its time.
     let arguments = Arguments::from_args();
-    let options = Arguments { test_threads: arguments.test_threads.or(Some(3)), ..arguments };
+    let options = Arguments { test_threads: arguments.test_threads.or(Some(2)), ..arguments };
     libtest_mimic::run(&options, trials).exit_code()
 }

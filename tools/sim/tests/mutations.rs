@@ -42,10 +42,8 @@ fn is_of_routers(mutation: Mutation) -> bool {
 fn find(mutation: Mutation) -> Vec<(Plan, String)> {
     plant(Some(mutation));
     let plans = SIZES.iter().flat_map(|&(ranks, ops)| {
-        (0..SEEDS).map(move |seed| {
-            let (faults, routed) = (faults(mutation, seed), is_of_routers(mutation));
-            Plan { seed, ranks, ops, faults, routed }
-        })
+        let routed = is_of_routers(mutation);
+        (0..SEEDS).map(move |seed| Plan { seed, ranks, ops, faults: faults(mutation, seed), routed })
     });
     let shown = plans.filter_map(|plan| {
         let outcome = run(plan, &mut || {}).expect("the job can be set up");
@@ -78,13 +76,12 @@ fn every_planted_bug_is_found_within_a_few_seeds() {
 fn without_a_bug_the_same_runs_go_well() {
     for (ranks, ops) in SIZES {
         for seed in 0..SEEDS / 2 {
-            for (faults, routed) in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()]
-                .into_iter()
-                .flat_map(|faults| [(faults, false), (faults, true)])
-            {
-                let plan = Plan { seed, ranks, ops, faults, routed };
-                let outcome = run(plan, &mut || {}).expect("the job can be set up");
-                assert!(outcome.failure.is_none(), "{plan:?}: {:#?}", outcome.failure);
+            for faults in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()] {
+                for routed in [false, true] {
+                    let plan = Plan { seed, ranks, ops, faults, routed };
+                    let outcome = run(plan, &mut || {}).expect("the job can be set up");
+                    assert!(outcome.failure.is_none(), "{plan:?}: {:#?}", outcome.failure);
+                }
             }
         }
     }

@@ -377,7 +377,7 @@ impl Router {
         channel.may_send.take_up_to(carried as u64);
         // Nothing is received over that trunk meanwhile, which may end, and take the buffer along.
         let incoming = self.trunks[from].take_incoming();
-        let passed_on = carried - usize::from(mutation(Mutation::ChannelCutShort));
+        let passed_on = carried - usize::from(carried > 1 && mutation(Mutation::ChannelCutShort));
         self.say_data(trunk_key, number, &[Region::from_slice(&incoming[bytes][..passed_on])], true);
         if let Some(trunk) = self.trunks.get_mut(from) {
             trunk.put_incoming(incoming);

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Failed, Trial};
 use longarm_proto::{CHALLENGE_BYTES, HELLO_BYTES, JobId, PROOF_BYTES, Secret};
@@ -44,6 +44,9 @@ const KINDS: [(&str, Call); 8] = [
 
 /// Runs a number of strangers over the servers in turn.
 fn come(servers: &[Server], strangers: usize, call: Call) -> Result<(), Failed> {
+    // One crowd at a time: two might have more lines than this process may.
+    static CROWD: Mutex<()> = Mutex::new(());
+    let _crowd = CROWD.lock().unwrap_or_else(PoisonError::into_inner);
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
