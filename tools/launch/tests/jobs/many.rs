@@ -48,18 +48,18 @@ fn puts_and_gets<T: longarm::Element>(world: &World) {
         let places: Vec<_> = list.iter().rev().map(|(rank, index, _)| (*rank, *index)).collect();
         let expected: Vec<T> = places.iter().map(|(rank, index)| model[*rank as usize][index - first]).collect();
         let found = window.get_many(&places).expect("a list");
-        assert_same(&found, &expected, Said(|| format!("{length} elements of {} bytes", size_of::<T>())));
+        assert_same(&found, &expected, format_args!("{length} elements of {} bytes", size_of::<T>()));
         let (first_half, second_half) = places.split_at(length / 2);
         let [one, other] = [first_half, second_half].map(|half| window.start_get_many(half.to_vec()).expect("a list"));
         let other = block_on(other).expect("a list");
         let found = [one.wait().expect("a list"), other].concat();
-        assert_same(&found, &expected, Said(|| format!("{length} elements of {} bytes, awaited", size_of::<T>())));
+        assert_same(&found, &expected, format_args!("{length} elements of {} bytes, awaited", size_of::<T>()));
         for rank in ranks(world) {
             let found = window.get_vec(rank, first..first + STRIP).expect("a strip");
             assert_same(
                 &found,
                 &model[rank as usize],
-                Said(|| format!("the strip at rank {rank} after {length} elements")),
+                format_args!("the strip at rank {rank} after {length} elements"),
             );
         }
     }
