@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, u32); 5] = [
 ];
 
 /// The sizes shown, in bytes: those of the perf program that are nearest to round ones.
-const SIZES_SHOWN: [u64; 8] = [8, 128, 1152, 12800, 66248, 131072, 996872, 2097152];
+const SIZES_SHOWN: [u64; 9] = [8, 128, 1152, 12800, 32768, 66248, 131072, 996872, 2097152];
 
 /// What a figure is about: the part of the table, then the row.
 type Row = (&'static str, String);
