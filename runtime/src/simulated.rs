@@ -38,6 +38,8 @@ pub struct SimulatedRank {
     pub secret: Secret,
     /// For what it says of itself; the client has its links.
     pub netmod: Arc<dyn Netmod>,
+    /// All connections of its node go through the node's server, which has a router.
+    pub routed: bool,
 }
 
 /// Its world. Collective over all ranks of the simulated job.
@@ -45,11 +47,11 @@ pub struct SimulatedRank {
 /// # Errors
 /// As [`crate::init`], when ranks die meanwhile.
 pub fn world(rank: SimulatedRank) -> Result<World, InitError> {
-    let SimulatedRank { stage, client, config, secret, netmod } = rank;
+    let SimulatedRank { stage, client, config, secret, netmod, routed } = rank;
     let node = Node::simulated(Arc::clone(client.segment()), Arc::clone(&stage));
     let rendezvous: Arc<dyn Rendezvous> = Arc::new(Launcher(Arc::clone(&stage)));
     let (rendezvous, stage) = (Some(rendezvous), Some(stage));
-    World::begin(Parts { client, node, config, secret: &secret, rendezvous, netmod, routed: false, stage })
+    World::begin(Parts { client, node, config, secret: &secret, rendezvous, netmod, routed, stage })
 }
 
 /// The simulator as the launcher.

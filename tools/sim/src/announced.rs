@@ -1,26 +1,11 @@
 //! Descriptors that announce what simulated links bring, for what sleeps on them: routers.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longarm_netmod::Waker;
 
-use crate::network::{self, Event};
-
-/// What is announced.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
-    /// Whatever there is at an end of a link.
-    End(u32, usize),
-    /// Calls that have reached a node.
-    Calls(u32),
-}
-
-thread_local! {
-    static WAKERS: RefCell<HashMap<Place, Arc<Waker>>> = RefCell::default();
-}
+use crate::network::{self, Event, Place};
 
 /// Something of this thread's run that a descriptor announces, until it is dropped.
 pub struct Announced {
@@ -35,7 +20,7 @@ impl Announced {
     /// When there is no descriptor.
     pub fn new(place: Place) -> std::io::Result<Announced> {
         let waker = Arc::new(Waker::new()?);
-        WAKERS.with(|wakers| wakers.borrow_mut().insert(place, Arc::clone(&waker)));
+        network::with_wakers(|wakers| wakers.insert(place, Arc::clone(&waker)));
         Ok(Announced { place, waker })
     }
 
@@ -52,8 +37,13 @@ impl Announced {
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        // At the end of a thread there is nobody left to hear of it.
-        let _ = WAKERS.try_with(|wakers| wakers.borrow_mut().remove(&self.place));
+        // Where a thread ends, or takes part in another run by now, there is nobody left to hear of it.
+        let is_mine = |waker: &Arc<Waker>| Arc::ptr_eq(waker, &self.waker);
+        network::with_wakers(|wakers| {
+            if wakers.get(&self.place).is_some_and(is_mine) {
+                wakers.remove(&self.place);
+            }
+        });
     }
 }
 
@@ -66,5 +56,5 @@ pub fn raise(event: Event) {
         Event::Call(link) => Place::Calls(network::with(|network| network.node_of(link))),
         _ => return,
     };
-    WAKERS.with(|wakers| wakers.borrow().get(&place).into_iter().for_each(|waker| waker.wake()));
+    network::with_wakers(|wakers| wakers.get(&place).into_iter().for_each(|waker| waker.wake()));
 }

@@ -14,11 +14,11 @@ use longarm_netmod::{
 use longarm_proto::{Identity, NodeId, Run, Secret, Session, WindowRef};
 use longarm_shm::sync::{AtomicU64, Ordering};
 
-use crate::announced::{Announced, Place};
+use crate::announced::Announced;
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
 use crate::network::direct::{self, Kind, Source, Task};
-use crate::network::{self, Owner};
+use crate::network::{self, Owner, Place};
 
 /// One end of a simulated link.
 pub struct SimLink {

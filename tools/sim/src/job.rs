@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm_client::{ClientWindow, Operation, WindowIdentity};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, Listener, Netmod, Routed};
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, Listener};
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -21,7 +22,7 @@ use crate::hooks::{SimListener, SimMemory};
 use crate::network::direct::{Done, Posted, Task, written};
 use crate::network::{self, Event};
 use crate::plan::{Plan, Shape};
-use crate::routed;
+use crate::routed::Router;
 
 /// What every connection of a simulated job proves.
 pub const SECRET: Secret = Secret([0x5e; 32]);
@@ -49,17 +50,21 @@ pub struct Node {
     pub clock_offset_ms: u64,
     /// When its next turn is due.
     pub turn_at_ns: Option<u64>,
-    /// Where nodes have routers: what its process has of their network, and its address there.
-    pub routed: Option<(Arc<Routed>, String)>,
+    /// Its router, where nodes have some.
+    pub router: Option<Router>,
 }
 
 impl Node {
     /// Whether a descriptor tells its server of something.
     pub fn hears(&self) -> bool {
-        let Some(engine) = &self.engine else { return false };
-        let mut descriptors = [PollFd::from_borrowed_fd(engine.descriptor(), PollFlags::IN)];
-        poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+        self.engine.as_ref().is_some_and(|engine| is_readable(engine.descriptor()))
     }
+}
+
+/// Whether a descriptor tells of something.
+pub fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// What happened to the job so far, apart from its operations.
@@ -136,12 +141,12 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
     let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
     let segment = Arc::new(segment);
     let name = door_name(id, NodeId(node));
-    let routed = shape.plan.routed.then(|| routed::netmod(shape, (id, run), &SECRET, ranks.start));
-    let listener: Box<dyn Listener> = match &routed {
-        Some(netmod) => netmod.listen().map_err(|error| error.to_string())?,
-        None => Box::new(SimListener::new(run, node)),
+    let (router, listener): (_, Box<dyn Listener>) = if shape.plan.routed {
+        let (router, listener) = Router::begin(shape, (id, run), &SECRET, node)?;
+        (Some(router), listener)
+    } else {
+        (None, Box::new(SimListener::new(run, node)))
     };
-    let routed = routed.map(|netmod| (netmod, listener.address().to_owned()));
     let engine = Engine::new(EngineOptions {
         job: id,
         secret: SECRET.clone(),
@@ -167,7 +172,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
         busy_until_ns: 0,
         clock_offset_ms: 0,
         turn_at_ns: None,
-        routed,
+        router,
     })
 }
 
@@ -179,7 +184,7 @@ pub fn with_node<R>(node: u32, work: impl FnOnce(&mut Node) -> R) -> R {
 
 /// Where the router of a node is reached.
 pub fn address(node: u32) -> String {
-    with_node(node, |node| node.routed.as_ref().expect("it has a router").1.clone())
+    with_node(node, |node| node.router.as_ref().expect("it has a router").address.clone())
 }
 
 /// The device at a link's other end does what it is asked for first, whatever its node does meanwhile.

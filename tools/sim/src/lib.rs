@@ -14,7 +14,7 @@
 //!
 //! - [`plan`]: what follows from the seed before anything happens. [`program`]: what a rank does.
 //! - [`network`], [`schedule`], [`hooks`], [`fiber`]: time, links and turns.
-//! - [`routed`], [`announced`]: routers between nodes, and the descriptors that they sleep on.
+//! - [`routed`], [`announced`]: routers between nodes, and the descriptors that they sleep on, in jobs of both kinds.
 //! - [`fault`], [`faults`]: what goes wrong. [`book`]: what must not.
 //! - [`mod@run`]: one run. [`shrink`]: the smallest one that still fails. [`report`]: what people read.
 //! - [`scale`]: how long jobs of few and of many ranks take.

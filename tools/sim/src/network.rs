@@ -15,20 +15,18 @@
 
 pub mod direct;
 mod faults;
+mod shared;
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::LinkError;
 use longarm_proto::WindowRef;
-use longarm_shm::sync::{AtomicU64, Ordering};
-use parking_lot::Mutex;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
+pub use shared::{Place, Shared, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
 
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -199,62 +197,6 @@ pub struct Network {
     overdue: VecDeque<(u32, direct::Posted)>,
     /// Transfers that devices have done.
     pub direct_count: u64,
-}
-
-thread_local! {
-    static NETWORK: RefCell<Shared> = RefCell::new(Shared::nobodys());
-}
-
-/// Runs of this process so far.
-static RUNS: AtomicU64 = AtomicU64::new(0);
-
-/// The network of a run, for a thread that takes part in it.
-#[derive(Clone)]
-pub struct Shared(Arc<Mutex<Network>>);
-
-impl Shared {
-    fn new(network: Network) -> Shared {
-        Shared(Arc::new(Mutex::new(network)))
-    }
-
-    /// Of no run.
-    pub fn nobodys() -> Shared {
-        Shared::new(Network::new(0, 0, 0, Speed::default()))
-    }
-}
-
-/// The network of this thread's run.
-pub fn share() -> Shared {
-    NETWORK.with(|network| network.borrow().clone())
-}
-
-/// From now on this thread takes part in that run.
-pub fn join(shared: Shared) {
-    NETWORK.with(|network| *network.borrow_mut() = shared);
-}
-
-/// Works on the network of this thread's run.
-#[inline]
-pub fn with<R>(work: impl FnOnce(&mut Network) -> R) -> R {
-    NETWORK.with(|network| work(&mut network.borrow().0.lock()))
-}
-
-/// The time of this thread's run.
-#[inline]
-pub fn now_ns() -> u64 {
-    with(|network| network.now())
-}
-
-/// Begins a run on this thread.
-pub fn begin(seed: u64, nodes: u32, speed: Speed) -> u64 {
-    let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
-    join(Shared::new(Network::new(run, seed, nodes, speed)));
-    run
-}
-
-/// Nothing is left of this thread's run.
-pub fn forget() {
-    with(|network| *network = Network::new(0, 0, 0, Speed::default()));
 }
 
 impl Network {
@@ -584,15 +526,4 @@ impl Network {
         }
         state.owners[reader]
     }
-}
-
-/// The number of this thread's run.
-pub fn current() -> u64 {
-    with(|network| network.run)
-}
-
-/// Whether a number is that of this thread's run.
-pub fn is_current(run: u64) -> bool {
-    let is_that = |network: &RefCell<Shared>| network.borrow().0.try_lock().is_some_and(|network| network.run == run);
-    NETWORK.try_with(is_that).unwrap_or(false)
 }

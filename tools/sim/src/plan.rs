@@ -35,6 +35,8 @@ pub const MUTEXES: u64 = 2;
 pub const REGISTERS: u64 = 4;
 /// Places for bytes that come with a signal, likewise.
 pub const SLOTS: u64 = 4;
+/// Ranks times nodes of a program with routers, at most: each rank keeps two descriptors for each node that it has called.
+const ROUTED_CHANNELS_MAX: u32 = 4096;
 /// Bytes of such a place.
 pub const SLOT_BYTES: u64 = 256;
 
@@ -127,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// Of a program that is not ours: so many nodes, each with as many ranks as the others or one more.
+    /// Of a program that is not ours: so many nodes, each with as many ranks as the others or one more. In one of four seeds they have routers.
     pub fn of_program(seed: u64, ranks: u32, nodes: u32, faults: FaultSet) -> Shape {
         let (each, more) = (ranks / nodes, ranks % nodes);
         let first_of_node: Vec<u32> = (0..=nodes).map(|node| node * each + node.min(more)).collect();
@@ -135,7 +137,8 @@ impl Shape {
         let node_of_rank = (0..ranks).map(|rank| NodeId(node_of(rank))).collect();
         let (targets, callers, first_pair) = (Vec::new(), Vec::new(), Vec::new());
         let encrypted = Dice::of(seed, 11, 0).one_in(4);
-        let plan = Plan { seed, ranks, ops: 0, faults, routed: false };
+        let may_be_routed = nodes > 1 && ranks.saturating_mul(nodes) <= ROUTED_CHANNELS_MAX;
+        let plan = Plan { seed, ranks, ops: 0, faults, routed: may_be_routed && Dice::of(seed, 13, 0).one_in(4) };
         let (block_bytes, rounds, round_ops, direct) = (0, 0, 0, false);
         Shape {
             plan,

@@ -55,8 +55,34 @@ impl Netmod for SimNetmod {
     }
 }
 
+/// The router of a node, which the node's server drives.
+pub struct Router {
+    /// What the server's process has of the routed network.
+    netmod: Arc<Routed>,
+    /// Where others reach it.
+    pub address: String,
+}
+
+impl Router {
+    /// That of a node, and what its server listens with.
+    ///
+    /// # Errors
+    /// When it cannot be reached by others.
+    pub fn begin(
+        shape: &Shape,
+        job: (JobId, u64),
+        secret: &Secret,
+        node: u32,
+    ) -> Result<(Router, Box<dyn Listener>), String> {
+        let netmod = netmod(shape, job, secret, shape.ranks_of(node).start);
+        let listener = netmod.listen().map_err(|error| error.to_string())?;
+        let address = listener.address().to_owned();
+        Ok((Router { netmod, address }, listener))
+    }
+}
+
 /// What a process of a node, that of this rank, has of the routed network.
-pub fn netmod(shape: &Shape, (job, run): (JobId, u64), secret: &Secret, rank: u32) -> Arc<Routed> {
+fn netmod(shape: &Shape, (job, run): (JobId, u64), secret: &Secret, rank: u32) -> Arc<Routed> {
     let node = shape.node_of(rank);
     Arc::new(Routed::new(RoutedOptions {
         netmod: Arc::new(SimNetmod { run, node }),
@@ -86,11 +112,19 @@ pub struct RankNetwork {
 }
 
 impl RankNetwork {
-    /// Over what its process has of the routed network.
+    /// That of a rank: the process of the one that hosts its node's server has the node's router too.
     ///
     /// # Errors
     /// When there is no descriptor.
-    pub fn new(netmod: Arc<Routed>) -> Result<Arc<RankNetwork>, String> {
+    pub fn new(
+        shape: &Shape,
+        job: (JobId, u64),
+        secret: &Secret,
+        rank: u32,
+        router: &Router,
+    ) -> Result<Arc<RankNetwork>, String> {
+        let is_host = shape.ranks_of(shape.node_of(rank)).start == rank;
+        let netmod = if is_host { Arc::clone(&router.netmod) } else { netmod(shape, job, secret, rank) };
         let poller = Arc::new(Poller::new().map_err(|error| error.to_string())?);
         let (hears_line, links) = (AtomicBool::new(false), AtomicU64::new(LINE + 1));
         Ok(Arc::new(RankNetwork { netmod, poller, hears_line, links, ignored: Mutex::default() }))

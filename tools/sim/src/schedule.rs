@@ -22,7 +22,7 @@ use crate::job::{self, Job};
 use crate::network::{self, Event, News, Owner};
 use crate::plan::Shape;
 use crate::program;
-use crate::routed::{self, RankNetwork};
+use crate::routed::RankNetwork;
 use crate::trace::{What, Who};
 
 /// Simulated time in which nothing but sleeps has ended: nobody will ever go on.
@@ -560,14 +560,12 @@ fn make_rank(job: &Rc<Job>, layout: &Layout) -> Result<RankState, String> {
     Ok(RankState { routed, ..state })
 }
 
-/// The rank that hosts its node's server has the router too.
 fn way_to_routers(job: &Job, rank: u32) -> Result<Arc<RankNetwork>, String> {
     let shape = &job.shape;
-    let node = shape.node_of(rank);
-    let of_host = || job::with_node(node, |node| node.routed.as_ref().map(|(netmod, _)| Arc::clone(netmod)));
-    let of_its_own = || routed::netmod(shape, (job.id, job.run), &job::SECRET, rank);
-    let is_host = shape.ranks_of(node).start == rank;
-    RankNetwork::new(is_host.then(of_host).flatten().unwrap_or_else(of_its_own))
+    job::with_node(shape.node_of(rank), |node| {
+        let router = node.router.as_ref().expect("nodes have routers");
+        RankNetwork::new(shape, (job.id, job.run), &job::SECRET, rank, router)
+    })
 }
 
 /// Whether something was seen that cannot be.

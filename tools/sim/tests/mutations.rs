@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![cfg(longarm_mutations)]
 
+use longarm::World;
 use longarm_proto::{Mutation, plant};
+use longarm_sim::Failure;
 use longarm_sim::fault::{Fault, FaultSet};
 use longarm_sim::plan::Plan;
 use longarm_sim::run::run;
@@ -70,6 +72,33 @@ fn every_planted_bug_is_found_within_a_few_seeds() {
     let missed: Vec<_> = results.iter().filter(|(_, found)| found.len() < RUNS).map(|(mutation, _)| mutation).collect();
     assert!(missed.is_empty(), "not found, or not often enough: {missed:?}");
     assert!(results.len() >= 12);
+}
+
+/// Every rank tells every rank a number, and all know the sum.
+fn tell_all(world: World) -> longarm::Result<()> {
+    let (me, ranks) = (world.rank(), world.size());
+    let window = world.allocate_collective::<u64>(ranks as usize)?;
+    (0..ranks).try_for_each(|rank| window.put_one(rank, me as usize, 10 + u64::from(me)))?;
+    world.barrier_collective()?;
+    assert!(window.get_vec(me, 0..ranks as usize)?.into_iter().eq((10..).take(ranks as usize)));
+    Ok(world.finalize()?)
+}
+
+#[test]
+fn bugs_of_routers_are_found_by_a_program_of_a_user_too() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let failures = |mutation| -> Vec<Failure> {
+        plant(mutation);
+        let runs = (0..4 * SEEDS).map(|seed| longarm_sim::run(6, 3, seed, FaultSet::harmless(), tell_all));
+        let failures = runs.filter_map(Result::err).take(RUNS).collect();
+        plant(None);
+        failures
+    };
+    let found = [Mutation::ChannelCutShort, Mutation::ChannelLeadsHome].map(|mutation| failures(Some(mutation)));
+    let without = failures(None);
+    let _ = std::panic::take_hook();
+    assert!(found.iter().all(|found| found.len() == RUNS && found.iter().all(|failure| failure.routed)), "{found:?}");
+    assert!(without.is_empty(), "{without:?}");
 }
 
 #[test]

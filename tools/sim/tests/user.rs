@@ -64,12 +64,16 @@ fn an_ordinary_program_runs_on_every_layout_without_faults() {
 
 #[test]
 fn the_same_seed_is_the_same_run_and_another_one_is_another() {
-    let hash = |seed| run(6, 3, seed, FaultSet::harmless(), work).unwrap().hash;
-    let first: Vec<u64> = (0..8).map(hash).collect();
-    let again: Vec<u64> = (0..8).map(hash).collect();
+    let told = |seed| {
+        let report = run(6, 3, seed, FaultSet::harmless(), work).unwrap();
+        (report.hash, report.routed)
+    };
+    let first: Vec<(u64, bool)> = (0..16).map(told).collect();
+    let again: Vec<(u64, bool)> = (0..16).map(told).collect();
     assert_eq!(first, again);
-    let different: BTreeSet<u64> = first.into_iter().collect();
-    assert_eq!(different.len(), 8);
+    let different: BTreeSet<u64> = first.iter().map(|(hash, _)| *hash).collect();
+    let routed = first.iter().filter(|(_, routed)| *routed).count();
+    assert_eq!((different.len(), (1..16).contains(&routed)), (16, true), "{routed} of 16 with routers");
 }
 
 /// Rank 0 puts data and then a flag, at two different nodes or at one, and rank 1 reads the data once it has seen the flag.
@@ -141,7 +145,8 @@ fn ranks_that_wait_for_each_other_for_ever_are_named_with_their_calls() {
 
 #[test]
 fn a_rank_that_dies_is_named_by_those_who_need_it_and_the_survivors_end_well() {
-    for (fault, victims) in [(Fault::KillRank, [1, 3]), (Fault::KillServer, [0, 2])] {
+    // The other rank of a node goes with the one that hosts its server.
+    for (fault, victims, taken_along) in [(Fault::KillRank, [1, 3], 0), (Fault::KillServer, [0, 2], 1)] {
         let named = Arc::new(Mutex::new(BTreeSet::new()));
         let naming = Arc::clone(&named);
         let reports = run_seeds(4, 2, 0..20, FaultSet::NONE.with(fault), move |world| {
@@ -153,17 +158,22 @@ fn a_rank_that_dies_is_named_by_those_who_need_it_and_the_survivors_end_well() {
             let error = (0..).find_map(|_| turn().err()).expect("there is no end to it but by an error");
             let deaths = world.deaths();
             let dead = deaths[0].rank;
-            assert_eq!((deaths.len(), deaths[0].how.as_str()), (1, "was killed by a simulated fault"));
-            assert!(error.to_string().contains(&format!("rank {dead} (node {}) was killed by", dead / 2)), "{error}");
+            assert_eq!((deaths.len(), deaths[0].how.as_str()), (1 + taken_along, "was killed by a simulated fault"));
+            let reason = format!("was ended because rank {dead}, the host of its node's server, was killed by");
+            assert!(deaths[1..].iter().all(|death| death.rank == dead + 1 && death.how.starts_with(&reason)));
+            let names = [(dead, "was killed by"), (dead + 1, reason.as_str())];
+            let names = names.map(|(rank, how)| format!("rank {rank} (node {}) {how}", dead / 2));
+            assert!(names[..=taken_along].iter().any(|name| error.to_string().contains(name)), "{error}");
             naming.lock().unwrap().insert((dead, world.rank()));
             world.finalize()?;
             Ok::<(), longarm::Error>(())
         });
         let reports = reports.unwrap();
-        assert!(reports.iter().all(|report| report.deaths.len() == 1 && victims.contains(&report.deaths[0])));
-        let each =
-            victims.into_iter().flat_map(|dead| (0..4).filter(move |rank| *rank != dead).map(move |rank| (dead, rank)));
-        assert_eq!(*named.lock().unwrap(), each.collect());
+        let died = |dead: u32| dead..=dead + taken_along as u32;
+        assert!(reports.iter().all(|report| victims.iter().any(|dead| died(*dead).eq(report.deaths.iter().copied()))));
+        assert!([false, true].iter().all(|routed| reports.iter().any(|report| report.routed == *routed)));
+        let survivors = |dead| (0..4).filter(move |rank| !died(dead).contains(rank)).map(move |rank| (dead, rank));
+        assert_eq!(*named.lock().unwrap(), victims.into_iter().flat_map(survivors).collect());
     }
 }
 

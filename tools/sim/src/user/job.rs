@@ -6,12 +6,14 @@ use std::thread::JoinHandle;
 use longarm::World;
 use longarm::simulated::HearDeath;
 use longarm_client::{Client, Layout, RestOn};
+use longarm_netmod::Listener;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{JobId, NodeId, Rank};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::NodeSegment;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use super::baton::Baton;
 use super::machine::Machine;
@@ -19,9 +21,10 @@ use crate::dice::Dice;
 use crate::fault::{FAULTS, Fault, FaultSet};
 use crate::fiber::Step;
 use crate::hooks::SimListener;
-use crate::job::{SECRET, next_job_id};
+use crate::job::{SECRET, is_readable, next_job_id};
 use crate::network::{self, Event, Speed};
 use crate::plan::Shape;
+use crate::routed::{RankNetwork, Router};
 use crate::trace::{What, Who};
 
 /// How long a connection may take to prove itself.
@@ -50,10 +53,19 @@ pub(super) struct Node {
     pub(super) turn_at_ns: Option<u64>,
 }
 
+impl Node {
+    /// Whether a descriptor tells its server of something.
+    pub(super) fn hears(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| is_readable(engine.descriptor()))
+    }
+}
+
 /// What is known of a rank.
 #[derive(Default)]
 pub(super) struct RankState {
     pub(super) client: Option<Arc<Client>>,
+    /// Its way to routers, where nodes have them.
+    pub(super) routed: Option<Arc<RankNetwork>>,
     /// The numbers of its threads that are not done.
     pub(super) threads: Vec<usize>,
     pub(super) on_death: Option<HearDeath>,
@@ -134,6 +146,10 @@ pub(super) struct Job {
     pub(super) run: u64,
     pub(super) network: network::Shared,
     pub(super) nodes: Vec<Mutex<Node>>,
+    /// The routers of the nodes. None: ranks have connections of their own.
+    pub(super) routers: Vec<Router>,
+    /// Where routers are reached.
+    pub(super) addresses: Arc<[String]>,
     pub(super) state: Mutex<State>,
     /// Where the scheduler waits.
     pub(super) scheduler: Baton,
@@ -149,15 +165,19 @@ impl Job {
         // Each node keeps a few descriptors.
         longarm::simulated::raise_descriptor_limit();
         let mut shape = Shape::of_program(seed, ranks, nodes, faults);
-        shape.encrypted &= machine.is_none(); // What encryption costs is not modelled.
+        // What encryption and routers cost is not modelled.
+        shape.encrypted &= machine.is_none();
+        shape.plan.routed &= machine.is_none();
         let run = network::begin(seed, nodes, machine.map_or_else(Speed::default, |machine| machine.speed()));
         let id = next_job_id();
-        let (mut segments, mut made) = (Vec::new(), Vec::new());
+        let (mut segments, mut made, mut routers) = (Vec::new(), Vec::new(), Vec::new());
         for node in 0..nodes {
-            let (segment, node) = make_node(&shape, id, run, node)?;
+            let (segment, node, router) = make_node(&shape, id, run, node)?;
             segments.push(segment);
             made.push(Mutex::new(node));
+            routers.extend(router);
         }
+        let addresses = routers.iter().map(|router| router.address.clone()).collect();
         let state = State {
             segments,
             ranks: (0..ranks).map(|_| RankState::default()).collect(),
@@ -174,15 +194,20 @@ impl Job {
         };
         let (network, state) = (network::share(), Mutex::new(state));
         let layout = Layout::new(Rank(0), &shape.node_of_rank);
-        let job =
-            Arc::new(Job { shape, layout, machine, id, run, network, nodes: made, state, scheduler: Baton::default() });
-        Ok(job)
+        let (nodes, scheduler) = (made, Baton::default());
+        Ok(Arc::new(Job { shape, layout, machine, id, run, network, nodes, routers, addresses, state, scheduler }))
     }
 
     /// Whether survivors go on after a death.
     pub(super) fn survivors_go_on(&self) -> bool {
         let faults = self.shape.plan.faults;
         faults.has(Fault::KillRank) || faults.has(Fault::KillServer)
+    }
+
+    /// Whether a rank is dead, or will be ended because the host of its node's server is.
+    pub(super) fn is_doomed(&self, state: &State, rank: u32) -> bool {
+        let host = self.shape.ranks_of(self.shape.node_of(rank)).start;
+        state.ranks[rank as usize].dead || state.ranks[host as usize].dead
     }
 
     /// Asks at the door of a node, whose server answers at once.
@@ -198,7 +223,7 @@ impl Job {
             let mut node = self.nodes[node as usize].lock();
             let Node { engine, door_name, clock_offset_ms, .. } = &mut *node;
             let Some(engine) = engine else {
-                return Err(DoorError::Refused { reason: "the server of this node is gone".into() });
+                return Err(Errno::CONNRESET.into());
             };
             // Connected for each request: the system may not allow thousands of open doors.
             let door = Door::connect(door_name)?;
@@ -332,18 +357,29 @@ impl Job {
     }
 }
 
-fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<(Arc<NodeSegment>, Node), String> {
+fn make_node(
+    shape: &Shape,
+    id: JobId,
+    run: u64,
+    node: u32,
+) -> Result<(Arc<NodeSegment>, Node, Option<Router>), String> {
     let ranks = shape.ranks_of(node);
     let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
     let segment = Arc::new(segment);
     let name = door_name(id, NodeId(node));
+    let (router, listener): (_, Box<dyn Listener>) = if shape.plan.routed {
+        let (router, listener) = Router::begin(shape, (id, run), &SECRET, node)?;
+        (Some(router), listener)
+    } else {
+        (None, Box::new(SimListener::new(run, node)))
+    };
     let engine = Engine::new(EngineOptions {
         job: id,
         secret: SECRET.clone(),
         node: NodeId(node),
         node_of_rank: shape.node_of_rank.clone(),
         segment: Arc::clone(&segment),
-        listener: Some(Box::new(SimListener::new(run, node))),
+        listener: Some(listener),
         door: name.clone(),
         half_open_max: HALF_OPEN_MAX,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
@@ -355,5 +391,5 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<(Arc<NodeS
     let engine = Some(engine.map_err(|error| error.to_string())?);
     let node =
         Node { engine, door_name: name, paused_until_ns: 0, busy_until_ns: 0, clock_offset_ms: 0, turn_at_ns: None };
-    Ok((segment, node))
+    Ok((segment, node, router))
 }

@@ -8,7 +8,7 @@
 //!   server of a node ─────────────────────── real Engine ──┘
 //! ```
 //!
-//! The runtime, the client, the server, the protocol and the shared memory are those of every job. Each thread of a rank is one of the
+//! The runtime, the client, the server, the protocol and the shared memory are those of every job, and so are the routers that nodes have in some seeds. Each thread of a rank is one of the
 //! system, so that thread-locals, panics and stacks of the program are its own; but only who has the baton runs, and who would sleep
 //! gives it to the scheduler, which resumes whom the next event concerns. What takes its turns at links and faults is what
 //! the simulator's own jobs use ([`crate::network`], [`crate::faults`]).
@@ -42,7 +42,7 @@ pub const RANKS_MAX: u32 = 100_000;
 /// The program is an ordinary one, with the world that it is given in place of [`longarm::init`]; it ends with
 /// [`longarm::World::finalize`]. A run fails where a rank panics, returns an error or ends the job, and where ranks wait for each other for
 /// ever. Where faults kill ranks the survivors go on, as with `LONGARM_ON_FAILURE=continue`: a program that is to stand that returns no
-/// error then.
+/// error then. In one of four seeds all connections go through routers of the nodes ([`Report::routed`]).
 ///
 /// ```
 /// use longarm_sim::FaultSet;
@@ -147,7 +147,7 @@ fn run_kept(
 ) -> Result<Report, Failure> {
     assert!((1..=RANKS_MAX).contains(&ranks), "{ranks} ranks: a program is run on 1 to {RANKS_MAX}");
     assert!((1..=ranks).contains(&nodes), "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
-    let failed = |seen| Failure { seed, ranks, nodes, faults, seen, events: Vec::new() };
+    let failed = |seen| Failure { seed, ranks, nodes, routed: false, faults, seen, events: Vec::new() };
     let job =
         Job::begin((seed, faults), (ranks, nodes), machine).map_err(|reason| failed(Seen::NotBegun { reason }))?;
     place::enter(Place { job: Arc::clone(&job), thread: None });

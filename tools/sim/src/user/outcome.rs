@@ -22,8 +22,10 @@ pub struct Report {
     pub events: u64,
     /// Simulated time from the first event to the last, in nanoseconds.
     pub virtual_ns: u64,
-    /// The most connections that were made to the server of one node, those made anew included.
+    /// The most connections that were made to the server of one node, or to its router, those made anew included.
     pub connections_max: u32,
+    /// Nodes had routers, through which all connections went.
+    pub routed: bool,
     /// The ranks that faults killed.
     pub deaths: Vec<u32>,
     faults: [u64; FAULTS],
@@ -46,6 +48,8 @@ pub struct Failure {
     pub ranks: u32,
     /// How many nodes.
     pub nodes: u32,
+    /// Nodes had routers, through which all connections went.
+    pub routed: bool,
     /// Which faults could happen.
     pub faults: FaultSet,
     /// What was seen.
@@ -113,8 +117,9 @@ impl fmt::Display for Seen {
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { seed, ranks, nodes, faults, seen, events } = self;
-        write!(formatter, "seed {seed} ({ranks} ranks on {nodes} nodes, faults: {faults}): {seen}")?;
+        let Failure { seed, ranks, nodes, routed, faults, seen, events } = self;
+        let with = if *routed { " with routers" } else { "" };
+        write!(formatter, "seed {seed} ({ranks} ranks on {nodes} nodes{with}, faults: {faults}): {seen}")?;
         if !events.is_empty() {
             formatter.write_str("\nthe last events before:")?;
         }
@@ -149,13 +154,14 @@ pub(super) fn of(job: &Job, seen: Result<(), Seen>) -> Result<Report, Failure> {
             events: network.trace.count(),
             virtual_ns: network.now(),
             connections_max: network.link_count_max(),
+            routed: plan.routed,
             deaths: state.deaths.iter().map(|(rank, _)| *rank).collect(),
             faults: state.faults,
         }),
         Err(seen) => {
             let events = network.trace.last(SHOWN, |who| !matches!(who, Who::Server(_)));
             let (ranks, nodes) = (plan.ranks, job.shape.nodes());
-            Err(Failure { seed: plan.seed, ranks, nodes, faults: plan.faults, seen, events })
+            Err(Failure { seed: plan.seed, ranks, nodes, routed: plan.routed, faults: plan.faults, seen, events })
         }
     })
 }

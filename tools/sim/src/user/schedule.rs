@@ -1,21 +1,25 @@
 //! Who runs when: the one loop of a run. It takes the next event off the heap, and lets whoever it concerns go on: a thread of a rank, a
 //! node's server, or the fault plan.
 
+mod hearing;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
 use longarm::simulated::HearDeath;
 use longarm_client::{Client, RestOn, Whom};
+use longarm_netmod::ROUTER_TICK_MS;
 use longarm_proto::Rank;
 
 use super::job::{Job, Program};
-use super::machine::{Machine, Processors};
+use super::machine::Processors;
 use super::outcome::Seen;
 use super::stage::{KILLED, start_program};
+use crate::announced;
 use crate::dice::Dice;
 use crate::fault::Fault;
 use crate::faults::{Faults, Pace, Victims};
-use crate::network::{self, Event, News, Owner};
+use crate::network::{self, Event, Owner};
 use crate::plan::Shape;
 use crate::trace::{What, Who};
 
@@ -124,6 +128,9 @@ impl Scheduler {
     }
 
     fn handle(&mut self, event: Event) {
+        if self.is_routed() {
+            announced::raise(event);
+        }
         match event {
             Event::Wake(thread, ticket) => self.wake(thread as usize, ticket),
             Event::Turn(node) => self.turn(node),
@@ -152,41 +159,6 @@ impl Scheduler {
         }
     }
 
-    /// Somebody's link has news.
-    fn tell(&mut self, news: Option<News>) {
-        match news {
-            Some(Owner::Rank(rank)) => self.tell_rank(rank),
-            Some(Owner::Server(node)) => {
-                let after_ns = delay_ns(&mut self.dice, (200, 300), &self.job, |machine| machine.wake_socket_ns);
-                self.job.schedule_turn(node, after_ns);
-            }
-            Some(Owner::Stranger(_)) | None => {}
-        }
-    }
-
-    fn tell_rank(&mut self, rank: u32) {
-        let mut state = self.job.state.lock();
-        let state = &mut *state;
-        let mine = &mut state.ranks[rank as usize];
-        if mine.dead || mine.client.is_none() {
-            return;
-        }
-        let mut woken = false;
-        for number in mine.threads.iter().copied() {
-            let thread = &mut state.threads[number];
-            if let Some((RestOn::Links, _)) = thread.resting {
-                woken = true;
-                thread.resting = None;
-                let after_ns = delay_ns(&mut self.dice, (100, 200), &self.job, |machine| machine.wake_socket_ns);
-                network::with(|network| network.after(after_ns, Event::Wake(number as u32, thread.ticket)));
-            }
-        }
-        if !woken && !std::mem::replace(&mut mine.help_due, true) {
-            let after_ns = self.job.machine.map_or(500, |machine| machine.wake_socket_ns);
-            network::with(|network| network.after(after_ns, Event::Help(rank)));
-        }
-    }
-
     fn wake(&mut self, thread: usize, ticket: u32) {
         let rank = {
             let state = self.job.state.lock();
@@ -206,10 +178,15 @@ impl Scheduler {
             Ok(processor) => processor,
             Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Wake(thread as u32, ticket))),
         };
+        self.turn_line(rank);
         self.resume(thread);
+        // Whoever lies down on links has looked at them before.
+        if matches!(self.job.state.lock().threads[thread].resting, Some((RestOn::Links, _))) {
+            self.note_look(rank);
+        }
         let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
         self.job.state.lock().threads[thread].busy_until_ns = self.release(processor, rank, step_ns);
-        self.hear_eventcounts(self.job.shape.node_of(rank));
+        self.hear_all(self.job.shape.node_of(rank));
     }
 
     /// A processor for a process, where the machine has fewer than processes. An error: when one is free.
@@ -284,11 +261,13 @@ impl Scheduler {
             Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Help(rank))),
         };
         self.job.state.lock().ranks[rank as usize].help_due = false;
+        self.turn_line(rank);
         client.poll_progress();
+        self.note_look(rank);
         let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
         self.release(processor, rank, step_ns);
         self.help_later_if_calling(rank, &client);
-        self.hear_eventcounts(self.job.shape.node_of(rank));
+        self.hear_all(self.job.shape.node_of(rank));
     }
 
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
@@ -300,36 +279,16 @@ impl Scheduler {
         let paused = self.job.state.lock().ranks[rank as usize].paused_until_ns > network::now_ns();
         let client = self.job.state.lock().ranks[rank as usize].client.clone().filter(|_| !paused);
         if let Some(client) = client {
+            self.turn_line(rank);
             client.tend();
             self.help_later_if_calling(rank, &client);
-            self.hear_eventcounts(self.job.shape.node_of(rank));
+            self.hear_all(self.job.shape.node_of(rank));
         }
     }
 
     fn help_later_if_calling(&mut self, rank: u32, client: &Client) {
         if client.is_calling() && !std::mem::replace(&mut self.job.state.lock().ranks[rank as usize].help_due, true) {
             network::with(|network| network.after(CALL_NS, Event::Help(rank)));
-        }
-    }
-
-    /// Wakes the threads of a node that rest on an eventcount which was notified.
-    fn hear_eventcounts(&mut self, node: u32) {
-        let ranks = self.job.shape.ranks_of(node);
-        let mut state = self.job.state.lock();
-        let state = &mut *state;
-        let of_node = state.ranks[ranks.start as usize..ranks.end as usize].iter().filter(|rank| !rank.dead);
-        for number in of_node.flat_map(|rank| rank.threads.iter().copied()) {
-            let thread = &mut state.threads[number];
-            let Some((on @ (RestOn::Mail | RestOn::Windows), seen)) = thread.resting else { continue };
-            if self.job.notified(&state.segments, thread.rank, on) == seen {
-                continue;
-            }
-            thread.resting = None;
-            let after_ns = delay_ns(&mut self.dice, (50, 400), &self.job, |machine| machine.wake_rank_ns);
-            network::with(|network| {
-                network.note(What::Wakeup, Who::Rank(thread.rank), number as u64);
-                network.after(after_ns, Event::Wake(number as u32, thread.ticket));
-            });
         }
     }
 
@@ -357,7 +316,8 @@ impl Scheduler {
             } else {
                 let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
                 let Some(engine) = &mut state.engine else { return };
-                let moved = engine.turn(now_ms, false);
+                // A server that sleeps on its descriptor has looked everywhere before.
+                let moved = engine.turn(now_ms, job.shape.plan.routed);
                 let soon_ns = if job.machine.is_some() { 0 } else { diced_ns };
                 let again_ns = if moved { Some(soon_ns) } else { engine.sleep_ms_max().map(|ms| ms * 1_000_000) };
                 state.busy_until_ns = match job.machine {
@@ -376,20 +336,41 @@ impl Scheduler {
         if let Some(again_ns) = again_ns {
             self.job.schedule_turn(node, again_ns);
         }
+        if self.is_routed() {
+            self.job.schedule_turn(node, ROUTER_TICK_MS * 1_000_000);
+            self.hear_descriptors(node);
+        }
     }
 
-    /// The launcher tells everybody of a death.
+    /// The launcher has seen a rank end. It ends those that cannot go on without it, and tells everybody else of all of them.
     fn hear(&mut self, dead: u32) {
+        let reason = format!("was ended because rank {dead}, the host of its node's server, {KILLED}");
+        let taken_along = self.lost_with(dead).into_iter().filter(|mate| self.end_process(*mate));
+        let taken_along: Vec<(u32, String)> = taken_along.map(|mate| (mate, reason.clone())).collect();
+        let killed = std::iter::once((dead, KILLED.to_owned()));
+        killed.chain(taken_along).for_each(|(rank, how)| self.tell_of_death(rank, &how));
+        self.job.let_go_if_all_left();
+    }
+
+    /// The ranks that lose their node's server with this one, and still need it (`docs/src/decisions/0013-a-node-dies-with-its-server.md`).
+    fn lost_with(&self, dead: u32) -> Vec<u32> {
+        let ranks = self.job.shape.ranks_of(self.job.shape.node_of(dead));
+        let state = self.job.state.lock();
+        let is_needed = state.ranks.iter().any(|rank| !rank.has_left && !rank.dead);
+        if ranks.start == dead && is_needed { ranks.skip(1).collect() } else { Vec::new() }
+    }
+
+    fn tell_of_death(&mut self, dead: u32, how: &str) {
         network::with(|network| network.note(What::Death, Who::Rank(dead), 0));
         let listeners: Vec<(u32, HearDeath)> = {
             let mut state = self.job.state.lock();
-            state.deaths.push((dead, KILLED.to_owned()));
+            state.deaths.push((dead, how.to_owned()));
             state.useful_ns = network::now_ns();
             let living = state.ranks.iter().enumerate().filter(|(_, rank)| !rank.dead);
             living.filter_map(|(rank, state)| Some((rank as u32, state.on_death.clone()?))).collect()
         };
         for (rank, on_death) in listeners {
-            on_death(dead, KILLED);
+            on_death(dead, how);
             self.tell_rank(rank);
         }
         for node in 0..self.job.shape.nodes() {
@@ -399,6 +380,29 @@ impl Scheduler {
             self.job.schedule_turn(node, 1);
             self.hear_eventcounts(node);
         }
+    }
+
+    /// The process of a rank is gone, with the server that it hosts. False: it had ended before.
+    fn end_process(&mut self, rank: u32) -> bool {
+        let node = self.job.shape.node_of(rank);
+        {
+            let mut state = self.job.state.lock();
+            let mine = &mut state.ranks[rank as usize];
+            if mine.has_ended || std::mem::replace(&mut mine.dead, true) {
+                return false;
+            }
+            state.running -= 1;
+            state.useful_ns = network::now_ns();
+        }
+        network::with(|network| network.kill(Owner::Rank(rank)));
+        self.cut_off(rank);
+        if self.job.shape.ranks_of(node).start == rank {
+            network::with(|network| network.kill(Owner::Server(node)));
+            let engine = self.job.nodes[node as usize].lock().engine.take();
+            drop(engine);
+        }
+        self.hear_descriptors(node);
+        true
     }
 
     /// Who waits in which call for whom.
@@ -444,6 +448,7 @@ impl Scheduler {
         self.faults = None;
         self.job.state.lock().is_over = true;
         network::with(network::Network::close_all);
+        (0..self.job.shape.plan.ranks).for_each(|rank| self.cut_off(rank));
         let clients: Vec<Option<Arc<Client>>> =
             self.job.state.lock().ranks.iter().map(|rank| rank.client.clone().filter(|_| !rank.dead)).collect();
         for (rank, client) in (0..).map(Rank).zip(&clients) {
@@ -478,34 +483,14 @@ impl Scheduler {
     }
 }
 
-/// A time that a machine says, else one from some nanoseconds on in a range. Dice are thrown either way.
-fn delay_ns(dice: &mut Dice, (least_ns, range_ns): (u64, u64), job: &Job, of: impl Fn(&Machine) -> u64) -> u64 {
-    let diced_ns = least_ns + dice.below(range_ns);
-    job.machine.as_ref().map_or(diced_ns, of)
-}
-
 impl Victims for Scheduler {
     /// A rank is gone before its time, and with it the server that it hosts. The others hear of it after a while.
     fn die(&mut self, rank: u32) {
-        let node = self.job.shape.node_of(rank);
-        {
-            let mut state = self.job.state.lock();
-            let mine = &mut state.ranks[rank as usize];
-            if mine.has_ended || std::mem::replace(&mut mine.dead, true) {
-                return;
-            }
-            state.running -= 1;
-            state.useful_ns = network::now_ns();
+        if self.end_process(rank) {
+            self.job.let_go_if_all_left();
+            let after_ns = 10_000 + self.dice.below(20_000_000);
+            network::with(|network| network.after(after_ns, Event::Heard(rank)));
         }
-        self.job.let_go_if_all_left();
-        network::with(|network| network.kill(Owner::Rank(rank)));
-        if self.job.shape.ranks_of(node).start == rank {
-            network::with(|network| network.kill(Owner::Server(node)));
-            let engine = self.job.nodes[node as usize].lock().engine.take();
-            drop(engine);
-        }
-        let after_ns = 10_000 + self.dice.below(20_000_000);
-        network::with(|network| network.after(after_ns, Event::Heard(rank)));
     }
 
     fn pause(&mut self, rank: u32, until_ns: u64) {

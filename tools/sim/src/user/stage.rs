@@ -11,7 +11,7 @@ use longarm::simulated::{self, HearDeath, RankEnds, SimulatedRank, Stage};
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, RestOn, Time};
 use longarm_netmod::flow::Costs;
 use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod};
-use longarm_proto::{Identity, Rank};
+use longarm_proto::{Identity, NodeId, Rank};
 use longarm_server::door::{DoorError, DoorRequest, Handed};
 use longarm_shm::sync::AtomicU64;
 
@@ -23,6 +23,7 @@ use crate::fiber::Step;
 use crate::hooks::SimDial;
 use crate::job::SECRET;
 use crate::network::{self, Event};
+use crate::routed::RankNetwork;
 
 /// How long a first connection may take.
 const CONNECT_MS: u64 = 5_000;
@@ -99,7 +100,7 @@ impl Stage for RankStage {
 
     fn abort(&self, reason: &str, _: i32) {
         let mut state = self.job.state.lock();
-        if !state.ranks[self.rank as usize].dead && !state.is_over {
+        if !self.job.is_doomed(&state, self.rank) && !state.is_over {
             state.ended.get_or_insert_with(|| Ended::Aborted(self.rank, reason.to_owned()));
         }
     }
@@ -221,10 +222,12 @@ fn live(job: &Arc<Job>, rank: u32, program: &Program) {
         Err(panic) => Some(Ended::Panicked(rank, text_of(&*panic))),
     };
     let mut state = job.state.lock();
-    let mine = &mut state.ranks[rank as usize];
-    mine.has_ended = true;
-    if mine.dead || state.is_over {
-        return; // What it sees then is no news.
+    if ended.is_some() && job.is_doomed(&state, rank) {
+        return; // What it sees then is no news: it is dead, or counts as that as soon as all hear of it.
+    }
+    state.ranks[rank as usize].has_ended = true;
+    if state.ranks[rank as usize].dead || state.is_over {
+        return;
     }
     state.running -= 1;
     // It has ended the job when its world went, and this is why.
@@ -240,21 +243,24 @@ fn begin(job: &Arc<Job>, rank: u32) -> Result<World, String> {
     let stage: Arc<dyn Stage> = Arc::new(RankStage { job: Arc::clone(job), rank });
     let mut config = Config::default();
     config.spin_us = 0;
-    let netmod = Arc::new(SimulatedNetwork);
-    let world = simulated::world(SimulatedRank { stage, client, config, secret: SECRET.clone(), netmod });
+    let (netmod, routed) = (Arc::new(SimulatedNetwork), job.shape.plan.routed);
+    let world = simulated::world(SimulatedRank { stage, client, config, secret: SECRET.clone(), netmod, routed });
     world.map_err(|error| error.to_string())
 }
 
 fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
     let layout = job.layout.of(Rank(rank));
     let mut dice = Dice::of(job.shape.plan.seed, 71, rank.into());
+    let routed = way_to_routers(job, rank)?;
+    job.state.lock().ranks[rank as usize].routed.clone_from(&routed);
+    let addresses = Arc::clone(&job.addresses);
     let dial = SimDial {
         run: job.run,
         secret: SECRET.clone(),
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        connect: None,
+        connect: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&addresses[node.0 as usize])) as _),
     };
     let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {
@@ -271,6 +277,11 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         time: Arc::new(RankTime),
     });
     client.map_err(|error| error.to_string())
+}
+
+fn way_to_routers(job: &Job, rank: u32) -> Result<Option<Arc<RankNetwork>>, String> {
+    let of_node = job.routers.get(job.shape.node_of(rank) as usize);
+    of_node.map(|router| RankNetwork::new(&job.shape, (job.id, job.run), &SECRET, rank, router)).transpose()
 }
 
 /// Up to where bytes are copied, and what connections are like: as usual on a machine, else as dice have it.
