@@ -81,6 +81,8 @@ mutations! {
     ChannelCutShort,
     /// A router does not tell one side of a channel that the other side has ended it.
     ChannelEndNotTold,
+    /// A router does not say that it has room for more of a channel.
+    ChannelCreditKept,
     /// A router leads channels to the server of its own node, wherever they are to lead.
     ChannelLeadsHome,
 }

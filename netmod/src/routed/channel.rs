@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_memory::RegionMut;
-use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit};
+use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit, Mutation, mutation};
 
 use super::table::{ChannelKey, TrunkKey};
 use crate::beacon::Beacon;
@@ -64,7 +64,7 @@ impl Channel {
     pub(super) fn pass(&mut self, bytes: usize) -> Option<u32> {
         self.may_come.give(bytes as u64);
         self.passed_bytes += bytes as u64;
-        if self.passed_bytes < CHANNEL_CREDIT_BYTES_MIN {
+        if self.passed_bytes < CHANNEL_CREDIT_BYTES_MIN || mutation(Mutation::ChannelCreditKept) {
             return None;
         }
         Some(std::mem::take(&mut self.passed_bytes) as u32)

@@ -53,7 +53,7 @@ pub fn raise(event: Event) {
     let place = match event {
         Event::Arrive(pipe) | Event::Again(pipe) | Event::End(pipe) => end_of(pipe, 1 - (pipe & 1)),
         Event::Room(pipe) => end_of(pipe, pipe & 1),
-        Event::Call(link) => Place::Calls(network::with(|network| network.node_of(link))),
+        Event::Call(link) => network::with(|network| network.place_of(link)),
         _ => return,
     };
     network::with_wakers(|wakers| wakers.get(&place).into_iter().for_each(|waker| waker.wake()));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use longarm_client::mail::ActiveMessage;
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout};
+use longarm_netmod::Guest;
 use longarm_netmod::flow::Costs;
-use longarm_proto::{Identity, NodeId, Rank};
+use longarm_proto::{Identity, Rank};
 use longarm_shm::sync::AtomicU64;
 
 use crate::book;
@@ -36,7 +37,8 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout, routed: Option<Arc<RankNetwor
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        connect: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&job::address(node.0))) as _),
+        by_any_way: routed
+            .map(|routed| Box::new(move |guest: Guest| routed.call(&job::address(guest.peer.0), guest)) as _),
     };
     let client = Client::new(ClientOptions {
         layout: layout.clone(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use longarm_client::{Dial, DialStep, Dialing, LostHow, RestOn, Time};
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Caller, CallerStep, DEVICE_WORD_BYTES, DeviceRmw, DialError, DirectAccess, DirectOutcome, DirectSource, Interest,
-    Introduction, Link, LinkError, Listener, Loan, Reach, RemoteMemory, Wish,
+    Caller, CallerStep, DEVICE_WORD_BYTES, DeviceRmw, DialError, DirectAccess, DirectOutcome, DirectSource, Guest,
+    Interest, Introduction, Link, LinkError, Listener, Loan, Reach, RemoteMemory, Wish,
 };
 use longarm_proto::{Identity, NodeId, Run, Secret, Session, WindowRef};
 use longarm_shm::sync::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::announced::Announced;
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
 use crate::network::direct::{self, Kind, Source, Task};
-use crate::network::{self, Owner, Place};
+use crate::network::{self, Owner, Place, Port};
 
 /// One end of a simulated link.
 pub struct SimLink {
@@ -209,31 +209,42 @@ impl Drop for Withdrawal {
 pub struct SimListener {
     run: u64,
     node: u32,
+    port: Port,
     address: String,
     announced: Option<Announced>,
+    /// Connections that it has at a time, at most: it hangs up on the next one.
+    links_max: usize,
 }
 
 impl SimListener {
     /// The listener of a node.
     pub fn new(run: u64, node: u32) -> SimListener {
-        SimListener { run, node, address: format!("sim:{node}"), announced: None }
+        let (port, address) = (Port::Main, address_of(node, Port::Main));
+        SimListener { run, node, port, address, announced: None, links_max: usize::MAX }
     }
 
     /// One that a descriptor announces, and the links of those who come.
     ///
     /// # Errors
     /// When there is no descriptor.
-    pub fn announced(run: u64, node: u32) -> Result<SimListener, LinkError> {
-        let announced = Some(Announced::new(Place::Calls(node))?);
-        Ok(SimListener { announced, ..SimListener::new(run, node) })
+    pub fn announced(run: u64, node: u32, port: Port) -> Result<SimListener, LinkError> {
+        let announced = Some(Announced::new(Place::Calls(node, port))?);
+        let address = address_of(node, port);
+        Ok(SimListener { port, address, announced, ..SimListener::new(run, node) })
     }
 }
 
 impl Listener for SimListener {
     fn accept(&mut self) -> Result<Option<Box<dyn Link>>, LinkError> {
-        let Some(number) = network::with(|network| network.accept(self.node)) else {
-            self.announced.iter().for_each(Announced::lower);
-            return Ok(None);
+        let number = loop {
+            let Some(number) = network::with(|network| network.accept(self.node, self.port)) else {
+                self.announced.iter().for_each(Announced::lower);
+                return Ok(None);
+            };
+            if network::with(|network| network.accepted(self.node, self.port)) <= self.links_max {
+                break number;
+            }
+            network::with(|network| network.close(number, 1));
         };
         let link = match &self.announced {
             Some(_) => SimLink::announced(self.run, number, 1)?,
@@ -246,9 +257,30 @@ impl Listener for SimListener {
         self.announced.as_ref().map(Announced::descriptor)
     }
 
+    fn limit_links(&mut self, max: usize) {
+        self.links_max = max;
+    }
+
     fn address(&self) -> &str {
         &self.address
     }
+}
+
+/// What marks the address of a server that ranks call by themselves.
+const RANKS: &str = ":ranks";
+
+fn address_of(node: u32, port: Port) -> String {
+    match port {
+        Port::Main => format!("sim:{node}"),
+        Port::Ranks => format!("sim:{node}{RANKS}"),
+    }
+}
+
+/// The node and the port of an address.
+pub fn place_at(address: &str) -> Option<(u32, Port)> {
+    let place = address.strip_prefix("sim:")?;
+    let (node, port) = place.strip_suffix(RANKS).map_or((place, Port::Main), |node| (node, Port::Ranks));
+    Some((node.parse().ok()?, port))
 }
 
 /// The time of the run. Who rests lets the scheduler go on.
@@ -284,18 +316,15 @@ pub struct SimDial {
     pub encrypted: bool,
     /// For nonces: no two calls have the same.
     pub dice: AtomicU64,
-    /// How it connects where nodes have routers.
-    pub connect: Option<Connect>,
+    /// How it calls where nodes have routers.
+    pub by_any_way: Option<ByAnyWay>,
 }
 
-/// Begins to connect to the server of a node.
-pub type Connect = Box<dyn Fn(NodeId) -> Result<Box<dyn Link>, LinkError> + Send + Sync>;
+/// Begins a call to the server of a node, to which several ways may lead.
+pub type ByAnyWay = Box<dyn Fn(Guest) -> Result<Box<dyn Dialing>, LostHow> + Send + Sync>;
 
 impl SimDial {
     fn call(&self, node: NodeId) -> Result<Box<dyn Link>, LinkError> {
-        if let Some(connect) = &self.connect {
-            return connect(node);
-        }
         let number = network::with(|network| network.call(Owner::Rank(self.identity.rank.0), node.0))?;
         Ok(Box::new(SimLink::new(self.run, number, 0)))
     }
@@ -303,6 +332,10 @@ impl SimDial {
 
 impl Dial for SimDial {
     fn start(&self, node: NodeId, session: Session) -> Result<Box<dyn Dialing>, LostHow> {
+        if let Some(by_any_way) = &self.by_any_way {
+            let (secret, me, encrypted) = (self.secret.clone(), self.identity, self.encrypted);
+            return by_any_way(Guest { secret, me, peer: node, session, encrypted });
+        }
         let called = self.call(node);
         let number = self.dice.fetch_add(1, Ordering::Relaxed);
         let nonce = nonce_of(&mut Dice::of(number, 3, self.identity.rank.0.into()));

@@ -26,7 +26,7 @@ use longarm_proto::WindowRef;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
-pub use shared::{Place, Shared, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
+pub use shared::{Place, Port, Shared, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
 
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -151,6 +151,9 @@ struct LinkState {
     /// The ends: 0 called, 1 was called.
     owners: [Owner; 2],
     node: u32,
+    port: Port,
+    /// The server has accepted it.
+    is_accepted: bool,
     /// The pipe with the number of the end that writes into it.
     pipes: [Pipe; 2],
     dice: Dice,
@@ -175,7 +178,7 @@ pub struct Network {
     /// Those over which transfers without a server were begun, and that were not seen at rest since.
     perhaps_transferring: BTreeSet<u32>,
     /// Calls that have reached a node and were not accepted.
-    backlogs: Vec<VecDeque<u32>>,
+    backlogs: Vec<[VecDeque<u32>; 2]>,
     /// Nodes whose server is gone.
     deaf: Vec<bool>,
     /// All that happened.
@@ -210,7 +213,7 @@ impl Network {
             links: Vec::new(),
             whole: Vec::new(),
             perhaps_transferring: BTreeSet::new(),
-            backlogs: (0..nodes).map(|_| VecDeque::new()).collect(),
+            backlogs: (0..nodes).map(|_| [const { VecDeque::new() }; 2]).collect(),
             deaf: vec![false; nodes as usize],
             trace: Trace::new(),
             speed,
@@ -283,6 +286,11 @@ impl Network {
 
     /// A new connection to a node's server, which hears of it in a moment.
     pub fn call(&mut self, caller: Owner, node: u32) -> Result<u32, LinkError> {
+        self.call_at(caller, node, Port::Main)
+    }
+
+    /// As [`Network::call`], at one of the places where that server may be called.
+    pub fn call_at(&mut self, caller: Owner, node: u32, port: Port) -> Result<u32, LinkError> {
         if self.deaf[node as usize] {
             return Err(LinkError::Refused);
         }
@@ -310,7 +318,8 @@ impl Network {
         // Dice of their own, so that runs without direct transfers stay as they were.
         let direct = direct::Direct::new(Dice::of(self.run_seed, 4, number.into()));
         let (broken, closed) = ([false; 2], [false; 2]);
-        self.links.push(LinkState { owners, node, pipes, dice, broken, closed, direct });
+        let is_accepted = false;
+        self.links.push(LinkState { owners, node, port, is_accepted, pipes, dice, broken, closed, direct });
         self.whole.push(number);
         let caller = match caller {
             Owner::Rank(rank) => rank,
@@ -323,19 +332,33 @@ impl Network {
 
     /// The call of a link reaches its server: who is to be told.
     pub fn arrive_call(&mut self, link: u32) -> Option<News> {
-        let node = self.links[link as usize].node;
+        let LinkState { node, port, .. } = self.links[link as usize];
         if self.deaf[node as usize] {
             self.links[link as usize].closed[1] = true;
             self.break_link(link);
             return None;
         }
-        self.backlogs[node as usize].push_back(link);
+        self.backlogs[node as usize][port as usize].push_back(link);
         Some(Owner::Server(node))
     }
 
     /// The next call that has reached a node.
-    pub fn accept(&mut self, node: u32) -> Option<u32> {
-        self.backlogs[node as usize].pop_front()
+    pub fn accept(&mut self, node: u32, port: Port) -> Option<u32> {
+        let link = self.backlogs[node as usize][port as usize].pop_front()?;
+        self.links[link as usize].is_accepted = true;
+        Some(link)
+    }
+
+    /// How many connections a server has accepted there and not closed.
+    pub fn accepted(&self, node: u32, port: Port) -> usize {
+        let is_there = |link: &&LinkState| (link.node, link.port) == (node, port);
+        self.links.iter().filter(is_there).filter(|link| link.is_accepted && !link.closed[1]).count()
+    }
+
+    /// Where a link was called.
+    pub fn place_of(&self, link: u32) -> Place {
+        let LinkState { node, port, .. } = self.links[link as usize];
+        Place::Calls(node, port)
     }
 
     /// Sends what there is room for.

@@ -17,7 +17,7 @@ pub struct Plan {
     pub ops: u32,
     /// Which faults may happen.
     pub faults: FaultSet,
-    /// Whether nodes have routers, through which all connections go.
+    /// Whether nodes have routers.
     pub routed: bool,
 }
 
@@ -67,6 +67,16 @@ pub struct Shape {
     pub encrypted: bool,
     /// Ranks reach memory of other nodes with no server involved.
     pub direct: bool,
+    /// Where nodes have routers: nodes that a rank has connections of its own to, past these. In half of the seeds there are none.
+    pub own_nodes_max: usize,
+    /// And how many such connections a server takes in at a time.
+    pub own_links_max: usize,
+}
+
+/// The last two fields of a shape.
+fn own_connections(seed: u64) -> (usize, usize) {
+    let mut dice = Dice::of(seed, 14, 0);
+    if dice.one_in(2) { (0, 0) } else { (dice.between(1, 3) as usize, dice.between(1, 6) as usize) }
 }
 
 impl Shape {
@@ -113,6 +123,7 @@ impl Shape {
         let first_pair = first_pair.collect();
         let rounds = plan.ops.div_ceil(400).max(2);
         let encrypted = dice.one_in(4);
+        let (own_nodes_max, own_links_max) = own_connections(plan.seed);
         Shape {
             plan,
             node_of_rank,
@@ -126,6 +137,8 @@ impl Shape {
             encrypted,
             // What is encrypted goes as bytes only.
             direct: !encrypted && !plan.routed && Dice::of(plan.seed, 12, 0).one_in(2),
+            own_nodes_max,
+            own_links_max,
         }
     }
 
@@ -140,6 +153,7 @@ impl Shape {
         let may_be_routed = nodes > 1 && ranks.saturating_mul(nodes) <= ROUTED_CHANNELS_MAX;
         let plan = Plan { seed, ranks, ops: 0, faults, routed: may_be_routed && Dice::of(seed, 13, 0).one_in(4) };
         let (block_bytes, rounds, round_ops, direct) = (0, 0, 0, false);
+        let (own_nodes_max, own_links_max) = own_connections(seed);
         Shape {
             plan,
             node_of_rank,
@@ -152,6 +166,8 @@ impl Shape {
             round_ops,
             encrypted,
             direct,
+            own_nodes_max,
+            own_links_max,
         }
     }
 

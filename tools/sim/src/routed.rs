@@ -6,18 +6,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longarm_client::{DialStep, Dialing, LostHow};
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Beacon, Capabilities, CoarseClock, DirectAccess, Interest, Link, LinkError, Listener, Netmod, Poller, Routed,
-    RoutedOptions,
+    Beacon, Call, CallerStep, Calls, Capabilities, CoarseClock, DirectAccess, Guest, Interest, Link, LinkError,
+    Listener, Netmod, Poller, Routed, RoutedOptions,
 };
 use longarm_proto::{Identity, JobId, NodeId, Rank, Secret};
 use longarm_server::door::door_name;
 use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
-use crate::hooks::{SimLink, SimListener};
-use crate::network::{self, Owner};
+use crate::hooks::{SimLink, SimListener, place_at};
+use crate::network::{self, Owner, Port};
 use crate::plan::Shape;
 
 /// How long nothing may come over a trunk on which a channel waits, in milliseconds.
@@ -29,10 +30,13 @@ const HALF_OPEN_MAX: usize = 2;
 /// What announces what comes over a rank's line.
 const LINE: u64 = 0;
 
-/// The network between routers.
+/// The network between nodes, as a process of one has it.
 struct SimNetmod {
     run: u64,
     node: u32,
+    rank: u32,
+    /// Its router listens.
+    has_router: AtomicBool,
 }
 
 impl Netmod for SimNetmod {
@@ -44,15 +48,25 @@ impl Netmod for SimNetmod {
         Capabilities { remote_memory: false, descriptor_sleep: true }
     }
 
+    /// For its router first, and then for ranks that call by themselves.
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        Ok(Box::new(SimListener::announced(self.run, self.node)?))
+        let port = if self.has_router.swap(true, Ordering::Relaxed) { Port::Ranks } else { Port::Main };
+        Ok(Box::new(SimListener::announced(self.run, self.node, port)?))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let node = address.strip_prefix("sim:").and_then(|node| node.parse().ok()).ok_or(LinkError::BadAddress)?;
-        let number = network::with(|network| network.call(Owner::Server(self.node), node))?;
+        let (node, port) = place_at(address).ok_or(LinkError::BadAddress)?;
+        let caller = match port {
+            Port::Main => Owner::Server(self.node),
+            Port::Ranks => Owner::Rank(self.rank),
+        };
+        let number = network::with(|network| network.call_at(caller, node, port))?;
         Ok(Box::new(SimLink::announced(self.run, number, 0)?))
     }
+}
+
+fn now_ms() -> u64 {
+    network::now_ns() / 1_000_000
 }
 
 /// The router of a node, which the node's server drives.
@@ -85,27 +99,24 @@ impl Router {
 fn netmod(shape: &Shape, (job, run): (JobId, u64), secret: &Secret, rank: u32) -> Arc<Routed> {
     let node = shape.node_of(rank);
     Arc::new(Routed::new(RoutedOptions {
-        netmod: Arc::new(SimNetmod { run, node }),
+        netmod: Arc::new(SimNetmod { run, node, rank, has_router: AtomicBool::new(false) }),
         socket_name: format!("{}-router", door_name(job, NodeId(node))),
         identity: Identity { job, rank: Rank(rank), node: NodeId(node) },
         secret: secret.clone(),
         node_count: shape.nodes(),
         half_open_max: HALF_OPEN_MAX,
-        own_nodes_max: 0,
-        own_links_max: 0,
+        own_nodes_max: shape.own_nodes_max,
+        own_links_max: shape.own_links_max,
         silence_ms_max: TRUNK_SILENCE_MS,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
-        simulated_clock: Some(CoarseClock::simulated(|| network::now_ns() / 1_000_000)),
+        simulated_clock: Some(CoarseClock::simulated(now_ms)),
     }))
 }
 
 /// A rank's way to the routers.
 pub struct RankNetwork {
-    netmod: Arc<Routed>,
-    /// Watches its line, and all links that it has made.
-    poller: Arc<Poller>,
-    hears_line: AtomicBool,
-    links: AtomicU64,
+    heard: Arc<Heard>,
+    calls: Arc<Calls>,
     /// What was announced when the rank had looked, and has been since: it is about nothing that the rank wants, such as a connection that
     /// broke while nothing was under way.
     ignored: Mutex<BTreeSet<u64>>,
@@ -127,25 +138,20 @@ impl RankNetwork {
         let netmod = if is_host { Arc::clone(&router.netmod) } else { netmod(shape, job, secret, rank) };
         let poller = Arc::new(Poller::new().map_err(|error| error.to_string())?);
         let (hears_line, links) = (AtomicBool::new(false), AtomicU64::new(LINE + 1));
-        Ok(Arc::new(RankNetwork { netmod, poller, hears_line, links, ignored: Mutex::default() }))
+        let heard = Arc::new(Heard { netmod, poller, hears_line, links });
+        let calls = Calls::new(Arc::clone(&heard) as Arc<dyn Netmod>);
+        Ok(Arc::new(RankNetwork { heard, calls, ignored: Mutex::default() }))
     }
 
-    /// Begins to connect to the server of a node.
+    /// Begins a call to the server of a node.
     ///
     /// # Errors
-    /// What the router says at once.
-    pub fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let inner = self.netmod.connect(address)?;
-        if let Some(intake) = self.netmod.intake()
-            && !self.hears_line.swap(true, Ordering::Relaxed)
-        {
-            self.poller.add(intake.descriptor(), LINE, Interest::READABLE)?;
-        }
-        let descriptor = inner.descriptor().expect("a router's links have descriptors");
-        self.poller.add(descriptor, self.links.fetch_add(1, Ordering::Relaxed), Interest::READABLE)?;
-        let link = HeardLink { inner, poller: Arc::clone(&self.poller), wants_room: true };
-        link.await_more();
-        Ok(Box::new(link))
+    /// Where the address is none.
+    pub fn call(&self, address: &str, guest: Guest) -> Result<Box<dyn Dialing>, LostHow> {
+        let is_known = guest.session.is_known;
+        let call = self.calls.start(address, guest, now_ms());
+        let call = call.map_err(|error| LostHow::Unreachable(error.to_string()))?;
+        Ok(Box::new(Called { call, is_known }))
     }
 
     /// Whether a descriptor tells its process of something that it has not ignored.
@@ -164,20 +170,85 @@ impl RankNetwork {
     fn announced(&self) -> BTreeSet<u64> {
         let mut ready = Vec::new();
         // What cannot be asked for says nothing.
-        let _ = self.poller.wait(&mut ready, Some(Duration::ZERO));
+        let _ = self.heard.poller.wait(&mut ready, Some(Duration::ZERO));
         ready.into_iter().map(|ready| ready.token).collect()
     }
 
     /// Takes in what has come over its line, as who sleeps on it does.
     pub fn turn(&self) {
-        if let Some(intake) = self.netmod.intake() {
+        if let Some(intake) = self.heard.netmod.intake() {
             intake.turn();
         }
     }
 
     /// Its process has ended.
     pub fn cut_off(&self) {
-        self.netmod.cut_off();
+        self.heard.netmod.cut_off();
+    }
+}
+
+/// What the process of a rank has of the routed network, with links whose descriptors the rank sleeps on.
+struct Heard {
+    netmod: Arc<Routed>,
+    /// Watches its line, and all links that it has made.
+    poller: Arc<Poller>,
+    hears_line: AtomicBool,
+    links: AtomicU64,
+}
+
+impl Netmod for Heard {
+    fn name(&self) -> &'static str {
+        self.netmod.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.netmod.capabilities()
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
+        self.netmod.listen()
+    }
+
+    fn ways(&self, address: &str) -> Result<Vec<String>, LinkError> {
+        self.netmod.ways(address)
+    }
+
+    fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
+        self.connect_by(address, &self.ways(address)?[0])
+    }
+
+    fn connect_by(&self, address: &str, way: &str) -> Result<Box<dyn Link>, LinkError> {
+        let inner = self.netmod.connect_by(address, way)?;
+        if let Some(intake) = self.netmod.intake()
+            && !self.hears_line.swap(true, Ordering::Relaxed)
+        {
+            self.poller.add(intake.descriptor(), LINE, Interest::READABLE)?;
+        }
+        let descriptor = inner.descriptor().expect("its links have descriptors");
+        self.poller.add(descriptor, self.links.fetch_add(1, Ordering::Relaxed), Interest::READABLE)?;
+        let link = HeardLink { inner, poller: Arc::clone(&self.poller), wants_room: true };
+        link.await_more();
+        Ok(Box::new(link))
+    }
+}
+
+/// A call on its way, by whatever ways there are.
+struct Called {
+    call: Call,
+    is_known: bool,
+}
+
+impl Dialing for Called {
+    fn poll(&mut self) -> DialStep {
+        match self.call.poll(now_ms()) {
+            CallerStep::Pending => DialStep::Pending,
+            CallerStep::Failed(error) => {
+                let mut met = self.call.met();
+                let may_pass = met.any(|(_, error)| error.is_none_or(|error| error.may_pass(self.is_known)));
+                DialStep::Failed { reason: error.to_string(), may_pass }
+            }
+            CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
+        }
     }
 }
 

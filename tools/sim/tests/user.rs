@@ -76,6 +76,24 @@ fn the_same_seed_is_the_same_run_and_another_one_is_another() {
     assert_eq!((different.len(), (1..16).contains(&routed)), (16, true), "{routed} of 16 with routers");
 }
 
+#[test]
+fn routers_take_the_place_of_connections_of_ranks_or_of_some() {
+    let reports = run_seeds(8, 2, 0..40, FaultSet::NONE, |world| {
+        let window = world.allocate_collective::<u64>(8)?;
+        (0..8).try_for_each(|rank| window.put_one(rank, world.rank() as usize, 1))?;
+        world.barrier_collective()?;
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let reports = reports.unwrap();
+    let counts = |is_routed: bool| -> BTreeSet<u32> {
+        reports.iter().filter(|report| report.routed == is_routed).map(|report| report.connections_max).collect()
+    };
+    assert_eq!(counts(false), BTreeSet::from([4]), "one of each rank of the other node");
+    // Of the other node's router alone; or of each of its ranks. A server that takes in three, two or one of them hangs up on the others, which call it
+    // once more and go by their router then.
+    assert_eq!(counts(true), BTreeSet::from([1, 4, 4 + 1 + 1, 4 + 2 + 1, 4 + 3 + 1]));
+}
+
 /// Rank 0 puts data and then a flag, at two different nodes or at one, and rank 1 reads the data once it has seen the flag.
 fn hand_over(world: &World, is_right: bool) -> longarm::Result<()> {
     let data = world.allocate_collective::<u64>(1)?;
@@ -254,6 +272,29 @@ fn chatter(world: World) -> longarm::Result<()> {
     world.run_handlers_until(|| (echoed.load(Ordering::Relaxed) == all).then_some(()))?;
     world.barrier_collective()?;
     Ok(world.finalize()?)
+}
+
+/// Puts and gets of up to a mebibyte, in which connections break, each of words that say where they belong.
+fn move_much(world: World) -> longarm::Result<()> {
+    let (me, right) = (world.rank(), (world.rank() + 1) % world.size());
+    let window = world.allocate_collective::<u64>(128 << 10)?;
+    for (turn, words) in (0u64..).zip([2049, 6 << 10, 128 << 10]) {
+        let of = |rank: u32| (0..words as u64).map(move |word| word << 8 | turn << 4 | u64::from(rank));
+        window.put(right, 0, &of(me).collect::<Vec<u64>>())?;
+        world.barrier_collective()?;
+        let left = (me + world.size() - 1) % world.size();
+        assert!(window.get_vec(me, 0..words)?.into_iter().eq(of(left)), "{words} words were put");
+        assert!(window.get_vec(right, 0..words)?.into_iter().eq(of(me)), "{words} words were got");
+        world.barrier_collective()?;
+    }
+    Ok(world.finalize()?)
+}
+
+#[test]
+fn what_is_large_arrives_whole_by_connections_of_ranks_and_by_routers() {
+    let reports = run_seeds(4, 3, 0..24, FaultSet::harmless(), move_much).unwrap();
+    let routed = reports.iter().filter(|report| report.routed).count();
+    assert!((1..24).contains(&routed), "{routed} of 24 with routers");
 }
 
 #[test]

@@ -10,13 +10,22 @@ use parking_lot::Mutex;
 
 use super::{Network, Speed};
 
+/// Where a node is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Port {
+    /// The one that all call. Where nodes have routers, these are there.
+    Main,
+    /// Where ranks call the server by themselves, past the routers.
+    Ranks,
+}
+
 /// What a descriptor announces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// Whatever there is at an end of a link.
     End(u32, usize),
     /// Calls that have reached a node.
-    Calls(u32),
+    Calls(u32, Port),
 }
 
 /// The descriptors of a run.

@@ -42,7 +42,7 @@ pub const RANKS_MAX: u32 = 100_000;
 /// The program is an ordinary one, with the world that it is given in place of [`longarm::init`]; it ends with
 /// [`longarm::World::finalize`]. A run fails where a rank panics, returns an error or ends the job, and where ranks wait for each other for
 /// ever. Where faults kill ranks the survivors go on, as with `LONGARM_ON_FAILURE=continue`: a program that is to stand that returns no
-/// error then. In one of four seeds all connections go through routers of the nodes ([`Report::routed`]).
+/// error then. In one of four seeds nodes have routers ([`Report::routed`]).
 ///
 /// ```
 /// use longarm_sim::FaultSet;

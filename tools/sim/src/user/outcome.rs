@@ -24,7 +24,7 @@ pub struct Report {
     pub virtual_ns: u64,
     /// The most connections that were made to the server of one node, or to its router, those made anew included.
     pub connections_max: u32,
-    /// Nodes had routers, through which all connections went.
+    /// Nodes had routers, through which all connections went, or all but a few that ranks had of their own.
     pub routed: bool,
     /// The ranks that faults killed.
     pub deaths: Vec<u32>,
@@ -48,7 +48,7 @@ pub struct Failure {
     pub ranks: u32,
     /// How many nodes.
     pub nodes: u32,
-    /// Nodes had routers, through which all connections went.
+    /// Nodes had routers: see [`Report::routed`].
     pub routed: bool,
     /// Which faults could happen.
     pub faults: FaultSet,

@@ -10,8 +10,8 @@ use longarm::config::Config;
 use longarm::simulated::{self, HearDeath, RankEnds, SimulatedRank, Stage};
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, RestOn, Time};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod};
-use longarm_proto::{Identity, NodeId, Rank};
+use longarm_netmod::{Capabilities, Guest, Link, LinkError, Listener, Netmod};
+use longarm_proto::{Identity, Rank};
 use longarm_server::door::{DoorError, DoorRequest, Handed};
 use longarm_shm::sync::AtomicU64;
 
@@ -260,7 +260,8 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        connect: routed.map(|routed| Box::new(move |node: NodeId| routed.connect(&addresses[node.0 as usize])) as _),
+        by_any_way: routed
+            .map(|routed| Box::new(move |guest: Guest| routed.call(&addresses[guest.peer.0 as usize], guest)) as _),
     };
     let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {
