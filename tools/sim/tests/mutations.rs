@@ -120,18 +120,16 @@ fn move_much(world: World) -> longarm::Result<()> {
 
 #[test]
 fn a_bug_of_routers_that_only_takes_time_is_seen_by_the_time_that_a_program_takes() {
-    let slow = |mutation| -> (usize, usize) {
+    // Where ranks have enough connections of their own nothing goes by the routers.
+    let slow = |mutation| -> usize {
         plant(mutation);
         let reports = longarm_sim::run_seeds(4, 2, 0..SEEDS, FaultSet::NONE, move_much).expect("it goes well");
         plant(None);
-        let routed: Vec<u64> = reports.iter().filter(|report| report.routed).map(|report| report.virtual_ns).collect();
         let silence_ns = 200_000_000; // After which a connection is made anew.
-        (routed.iter().filter(|virtual_ns| **virtual_ns > silence_ns).count(), routed.len())
+        reports.iter().filter(|report| report.virtual_ns > silence_ns).count()
     };
-    let (all_slow, with_bug) = slow(Some(Mutation::ChannelCreditKept));
-    let (none_slow, without) = slow(None);
-    assert!(with_bug >= RUNS && without >= RUNS);
-    assert_eq!((all_slow, none_slow), (with_bug, 0));
+    let (with_bug, without) = (slow(Some(Mutation::ChannelCreditKept)), slow(None));
+    assert!(with_bug >= RUNS && without == 0, "{with_bug} slow runs, and {without} without the bug");
 }
 
 #[test]
