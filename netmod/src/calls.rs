@@ -188,6 +188,11 @@ impl Call {
         })
     }
 
+    /// Whether a call that has failed may lead to the peer another time, by any of its ways: see [`DialError::may_pass`].
+    pub fn may_pass(&self, is_known: bool) -> bool {
+        self.met().any(|(_, error)| error.is_none_or(|error| error.may_pass(is_known)))
+    }
+
     /// Whether an attempt is connected, so that the peer has a word in what comes next.
     pub fn is_connected(&self) -> bool {
         self.talks.is_some()

@@ -38,7 +38,7 @@ pub struct SimulatedRank {
     pub secret: Secret,
     /// For what it says of itself; the client has its links.
     pub netmod: Arc<dyn Netmod>,
-    /// All connections of its node go through the node's server, which has a router.
+    /// Nodes have routers, as beyond `LONGARM_CONNECTIONS_MAX`.
     pub routed: bool,
 }
 

@@ -113,8 +113,7 @@ impl Calling {
         // else says so if it is not. It is called by the way first by which it was there.
         let tells_deaths = self.dialer.rendezvous.as_ref().is_some_and(|rendezvous| rendezvous.tells_deaths());
         let refusals_pass = !is_known || tells_deaths;
-        let any_may_pass = call.met().any(|(_, error)| error.is_none_or(|error| error.may_pass(is_known)));
-        let may_pass = any_may_pass && (refusals_pass || !refused);
+        let may_pass = call.may_pass(is_known) && (refusals_pass || !refused);
         DialStep::Failed { reason: self.tell(call, card), may_pass }
     }
 

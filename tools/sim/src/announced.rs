@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use longarm_netmod::Waker;
 
-use crate::network::{self, Event, Place};
+use crate::network::{self, Event, Subject};
 
 /// Something of this thread's run that a descriptor announces, until it is dropped.
 pub struct Announced {
-    place: Place,
+    subject: Subject,
     waker: Arc<Waker>,
 }
 
@@ -18,10 +18,10 @@ impl Announced {
     ///
     /// # Errors
     /// When there is no descriptor.
-    pub fn new(place: Place) -> std::io::Result<Announced> {
+    pub fn new(subject: Subject) -> std::io::Result<Announced> {
         let waker = Arc::new(Waker::new()?);
-        network::with_wakers(|wakers| wakers.insert(place, Arc::clone(&waker)));
-        Ok(Announced { place, waker })
+        network::with_wakers(|wakers| wakers.insert(subject, Arc::clone(&waker)));
+        Ok(Announced { subject, waker })
     }
 
     /// Readable while it is raised.
@@ -40,8 +40,8 @@ impl Drop for Announced {
         // Where a thread ends, or takes part in another run by now, there is nobody left to hear of it.
         let is_mine = |waker: &Arc<Waker>| Arc::ptr_eq(waker, &self.waker);
         network::with_wakers(|wakers| {
-            if wakers.get(&self.place).is_some_and(is_mine) {
-                wakers.remove(&self.place);
+            if wakers.get(&self.subject).is_some_and(is_mine) {
+                wakers.remove(&self.subject);
             }
         });
     }
@@ -49,12 +49,12 @@ impl Drop for Announced {
 
 /// What an event brings is announced.
 pub fn raise(event: Event) {
-    let end_of = |pipe: u32, end: u32| Place::End(pipe >> 1, end as usize);
-    let place = match event {
+    let end_of = |pipe: u32, end: u32| Subject::End(pipe >> 1, end as usize);
+    let subject = match event {
         Event::Arrive(pipe) | Event::Again(pipe) | Event::End(pipe) => end_of(pipe, 1 - (pipe & 1)),
         Event::Room(pipe) => end_of(pipe, pipe & 1),
-        Event::Call(link) => network::with(|network| network.place_of(link)),
+        Event::Call(link) => network::with(|network| network.subject_of_call(link)),
         _ => return,
     };
-    network::with_wakers(|wakers| wakers.get(&place).into_iter().for_each(|waker| waker.wake()));
+    network::with_wakers(|wakers| wakers.get(&subject).into_iter().for_each(|waker| waker.wake()));
 }

@@ -10,7 +10,7 @@ Examples:
   longarm-sim --seed 17                          # one seed again
   longarm-sim --seeds 100 --ranks 8 --ops 500    # many small jobs
   longarm-sim --ranks 1024 --ops 3000 --faults all
-  longarm-sim --seeds 50 --ranks 24 --faults all --routed  # all connections through the routers of nodes
+  longarm-sim --seeds 50 --ranks 24 --faults all --routed  # nodes have routers
   longarm-sim --seconds 600 --ranks 10000 --fresh  # a soak with seeds that nobody has seen
   longarm-sim --seed 17 --ranks 4 --ops 50 --faults delay,pause-rank --json
 
@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, default_value = "mild")]
     pub faults: FaultSet,
 
-    /// Nodes have routers, through which all connections go.
+    /// Nodes have routers; in half of the seeds ranks have a few connections of their own besides.
     #[arg(long)]
     pub routed: bool,
 

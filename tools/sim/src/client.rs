@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use longarm_client::mail::ActiveMessage;
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, Layout};
-use longarm_netmod::Guest;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{Identity, Rank};
 use longarm_shm::sync::AtomicU64;
@@ -37,8 +36,7 @@ pub fn make_client(job: &Rc<Job>, layout: &Layout, routed: Option<Arc<RankNetwor
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank, node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        by_any_way: routed
-            .map(|routed| Box::new(move |guest: Guest| routed.call(&job::address(guest.peer.0), guest)) as _),
+        by_any_way: routed.map(|routed| routed.by_any_way(job::address)),
     };
     let client = Client::new(ClientOptions {
         layout: layout.clone(),

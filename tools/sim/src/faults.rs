@@ -216,7 +216,7 @@ impl Faults {
             Fault::KillRank => self.kill_rank(ranks),
             Fault::KillServer => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;
-                ranks.die(self.shape.ranks_of(node).start);
+                ranks.die(self.shape.host_of(node));
                 Some(Who::Server(node))
             }
             Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
@@ -235,7 +235,7 @@ impl Faults {
     }
 
     fn hosts(&self, rank: u32) -> bool {
-        self.shape.ranks_of(self.shape.node_of(rank)).start == rank
+        self.shape.host_of(self.shape.node_of(rank)) == rank
     }
 
     /// Ranks that have a mutex and host no server.
@@ -380,7 +380,9 @@ impl Faults {
             return None;
         }
         let number = self.strangers.len() as u32;
-        let called = network::with(|network| network.call(Owner::Stranger(number), node)).ok()?;
+        // Where that link was called: with routers past these.
+        let called =
+            network::with(|network| network.call_at(Owner::Stranger(number), node, network.port_of(link))).ok()?;
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
         // The call that the rank made first, which a network may bring once more; a stranger knows of none.

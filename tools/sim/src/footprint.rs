@@ -119,7 +119,7 @@ fn count_in(job: &Rc<Job>, in_use: fn() -> usize) -> Result<Footprint, String> {
     };
     let (listed_window, window) = (of_window(Parts::Each(&members))?, of_window(Parts::Alike(PART_BYTES))?);
     let nodes = (1..shape.nodes()).take(PEERS as usize + 1);
-    let peers: Vec<Rank> = nodes.map(|node| Rank(shape.ranks_of(node).start)).collect();
+    let peers: Vec<Rank> = nodes.map(|node| Rank(shape.host_of(node))).collect();
     let counted = Arc::new(Mutex::new(Err("rank 0 did not come to its end".to_owned())));
     let (tell, its_client) = (Arc::clone(&counted), Arc::clone(&client));
     let fiber = Fiber::new(move || {

@@ -18,7 +18,7 @@ use crate::announced::Announced;
 use crate::dice::Dice;
 use crate::fiber::{self, Step};
 use crate::network::direct::{self, Kind, Source, Task};
-use crate::network::{self, Owner, Place, Port};
+use crate::network::{self, Owner, Port, Subject};
 
 /// One end of a simulated link.
 pub struct SimLink {
@@ -50,7 +50,7 @@ impl SimLink {
     /// When there is no descriptor.
     pub fn announced(run: u64, number: u32, end: usize) -> Result<SimLink, LinkError> {
         let mut link = SimLink::new(run, number, end);
-        link.announced = Some(Announced::new(Place::End(number, end))?);
+        link.announced = Some(Announced::new(Subject::End(number, end))?);
         Ok(link)
     }
 
@@ -219,7 +219,7 @@ pub struct SimListener {
 impl SimListener {
     /// The listener of a node.
     pub fn new(run: u64, node: u32) -> SimListener {
-        let (port, address) = (Port::Main, address_of(node, Port::Main));
+        let (port, address) = (Port::Node, address_of(node, Port::Node));
         SimListener { run, node, port, address, announced: None, links_max: usize::MAX }
     }
 
@@ -228,7 +228,7 @@ impl SimListener {
     /// # Errors
     /// When there is no descriptor.
     pub fn announced(run: u64, node: u32, port: Port) -> Result<SimListener, LinkError> {
-        let announced = Some(Announced::new(Place::Calls(node, port))?);
+        let announced = Some(Announced::new(Subject::Calls(node, port))?);
         let address = address_of(node, port);
         Ok(SimListener { port, address, announced, ..SimListener::new(run, node) })
     }
@@ -271,15 +271,15 @@ const RANKS: &str = ":ranks";
 
 fn address_of(node: u32, port: Port) -> String {
     match port {
-        Port::Main => format!("sim:{node}"),
+        Port::Node => format!("sim:{node}"),
         Port::Ranks => format!("sim:{node}{RANKS}"),
     }
 }
 
 /// The node and the port of an address.
-pub fn place_at(address: &str) -> Option<(u32, Port)> {
-    let place = address.strip_prefix("sim:")?;
-    let (node, port) = place.strip_suffix(RANKS).map_or((place, Port::Main), |node| (node, Port::Ranks));
+pub fn parse_address(address: &str) -> Option<(u32, Port)> {
+    let text = address.strip_prefix("sim:")?;
+    let (node, port) = text.strip_suffix(RANKS).map_or((text, Port::Node), |node| (node, Port::Ranks));
     Some((node.parse().ok()?, port))
 }
 

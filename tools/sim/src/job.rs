@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longarm_client::{ClientWindow, Operation, WindowIdentity};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw, Listener};
+use longarm_netmod::{DEVICE_WORD_BYTES, DeviceRmw};
 use longarm_proto::{JobId, NodeId, Secret};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
 use longarm_server::{Engine, EngineOptions};
@@ -18,11 +18,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dice::Dice;
 use crate::fault::{FAULTS, Fault};
-use crate::hooks::{SimListener, SimMemory};
+use crate::hooks::SimMemory;
 use crate::network::direct::{Done, Posted, Task, written};
 use crate::network::{self, Event};
 use crate::plan::{Plan, Shape};
-use crate::routed::Router;
+use crate::routed::{self, Router};
 
 /// What every connection of a simulated job proves.
 pub const SECRET: Secret = Secret([0x5e; 32]);
@@ -141,12 +141,7 @@ fn make_node(shape: &Shape, id: JobId, run: u64, node: u32) -> Result<Node, Stri
     let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
     let segment = Arc::new(segment);
     let name = door_name(id, NodeId(node));
-    let (router, listener): (_, Box<dyn Listener>) = if shape.plan.routed {
-        let (router, listener) = Router::begin(shape, (id, run), &SECRET, node)?;
-        (Some(router), listener)
-    } else {
-        (None, Box::new(SimListener::new(run, node)))
-    };
+    let (router, listener) = routed::listen(shape, (id, run), &SECRET, node)?;
     let engine = Engine::new(EngineOptions {
         job: id,
         secret: SECRET.clone(),

@@ -26,7 +26,7 @@ use longarm_proto::WindowRef;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
-pub use shared::{Place, Port, Shared, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
+pub use shared::{Port, Shared, Subject, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
 
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -177,7 +177,7 @@ pub struct Network {
     whole: Vec<u32>,
     /// Those over which transfers without a server were begun, and that were not seen at rest since.
     perhaps_transferring: BTreeSet<u32>,
-    /// Calls that have reached a node and were not accepted.
+    /// Calls that have reached a node and were not accepted, by port.
     backlogs: Vec<[VecDeque<u32>; 2]>,
     /// Nodes whose server is gone.
     deaf: Vec<bool>,
@@ -286,7 +286,7 @@ impl Network {
 
     /// A new connection to a node's server, which hears of it in a moment.
     pub fn call(&mut self, caller: Owner, node: u32) -> Result<u32, LinkError> {
-        self.call_at(caller, node, Port::Main)
+        self.call_at(caller, node, Port::Node)
     }
 
     /// As [`Network::call`], at one of the places where that server may be called.
@@ -355,10 +355,15 @@ impl Network {
         self.links.iter().filter(is_there).filter(|link| link.is_accepted && !link.closed[1]).count()
     }
 
-    /// Where a link was called.
-    pub fn place_of(&self, link: u32) -> Place {
+    /// The port at which a link was called.
+    pub fn port_of(&self, link: u32) -> Port {
+        self.links[link as usize].port
+    }
+
+    /// What tells of the call of a link.
+    pub fn subject_of_call(&self, link: u32) -> Subject {
         let LinkState { node, port, .. } = self.links[link as usize];
-        Place::Calls(node, port)
+        Subject::Calls(node, port)
     }
 
     /// Sends what there is room for.

@@ -35,10 +35,10 @@ pub const MUTEXES: u64 = 2;
 pub const REGISTERS: u64 = 4;
 /// Places for bytes that come with a signal, likewise.
 pub const SLOTS: u64 = 4;
-/// Ranks times nodes of a program with routers, at most: each rank keeps two descriptors for each node that it has called.
-const ROUTED_CHANNELS_MAX: u32 = 4096;
 /// Bytes of such a place.
 pub const SLOT_BYTES: u64 = 256;
+/// Pairs of a rank and a node in a program with routers, at most: a rank keeps two descriptors for each node that it has called.
+const ROUTED_PAIRS_MAX: u32 = 4096;
 
 const FIXED_WORDS: u64 = 2 * (COUNTERS + CHAINS + 2 * SUMS + PEAKS) + MUTEXES;
 
@@ -67,13 +67,13 @@ pub struct Shape {
     pub encrypted: bool,
     /// Ranks reach memory of other nodes with no server involved.
     pub direct: bool,
-    /// Where nodes have routers: nodes that a rank has connections of its own to, past these. In half of the seeds there are none.
+    /// Nodes that a rank has connections of its own to, past its router, at most. 0 in half of the seeds.
     pub own_nodes_max: usize,
-    /// And how many such connections a server takes in at a time.
+    /// Such connections that a server takes in at a time, at most.
     pub own_links_max: usize,
 }
 
-/// The last two fields of a shape.
+/// `own_nodes_max` and `own_links_max` of a seed.
 fn own_connections(seed: u64) -> (usize, usize) {
     let mut dice = Dice::of(seed, 14, 0);
     if dice.one_in(2) { (0, 0) } else { (dice.between(1, 3) as usize, dice.between(1, 6) as usize) }
@@ -150,7 +150,7 @@ impl Shape {
         let node_of_rank = (0..ranks).map(|rank| NodeId(node_of(rank))).collect();
         let (targets, callers, first_pair) = (Vec::new(), Vec::new(), Vec::new());
         let encrypted = Dice::of(seed, 11, 0).one_in(4);
-        let may_be_routed = nodes > 1 && ranks.saturating_mul(nodes) <= ROUTED_CHANNELS_MAX;
+        let may_be_routed = nodes > 1 && ranks.saturating_mul(nodes) <= ROUTED_PAIRS_MAX;
         let plan = Plan { seed, ranks, ops: 0, faults, routed: may_be_routed && Dice::of(seed, 13, 0).one_in(4) };
         let (block_bytes, rounds, round_ops, direct) = (0, 0, 0, false);
         let (own_nodes_max, own_links_max) = own_connections(seed);
@@ -179,6 +179,11 @@ impl Shape {
     /// The node of a rank.
     pub fn node_of(&self, rank: u32) -> u32 {
         self.node_of_rank[rank as usize].0
+    }
+
+    /// The rank that hosts the server of a node.
+    pub fn host_of(&self, node: u32) -> u32 {
+        self.ranks_of(node).start
     }
 
     /// The ranks of a node.

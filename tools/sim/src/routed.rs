@@ -2,7 +2,7 @@
 //! the servers and ranks that use them: who is not told by one goes on only when something else has him look.
 
 use std::collections::BTreeSet;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use longarm_server::door::door_name;
 use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
-use crate::hooks::{SimLink, SimListener, place_at};
+use crate::hooks::{ByAnyWay, SimLink, SimListener, parse_address};
 use crate::network::{self, Owner, Port};
 use crate::plan::Shape;
 
@@ -50,14 +50,14 @@ impl Netmod for SimNetmod {
 
     /// For its router first, and then for ranks that call by themselves.
     fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
-        let port = if self.has_router.swap(true, Ordering::Relaxed) { Port::Ranks } else { Port::Main };
+        let port = if self.has_router.swap(true, Ordering::Relaxed) { Port::Ranks } else { Port::Node };
         Ok(Box::new(SimListener::announced(self.run, self.node, port)?))
     }
 
     fn connect(&self, address: &str) -> Result<Box<dyn Link>, LinkError> {
-        let (node, port) = place_at(address).ok_or(LinkError::BadAddress)?;
+        let (node, port) = parse_address(address).ok_or(LinkError::BadAddress)?;
         let caller = match port {
-            Port::Main => Owner::Server(self.node),
+            Port::Node => Owner::Server(self.node),
             Port::Ranks => Owner::Rank(self.rank),
         };
         let number = network::with(|network| network.call_at(caller, node, port))?;
@@ -75,24 +75,43 @@ pub struct Router {
     netmod: Arc<Routed>,
     /// Where others reach it.
     pub address: String,
+    /// Watches what the ranks of the node sleep on.
+    poller: Poller,
 }
 
 impl Router {
-    /// That of a node, and what its server listens with.
-    ///
-    /// # Errors
-    /// When it cannot be reached by others.
-    pub fn begin(
-        shape: &Shape,
-        job: (JobId, u64),
-        secret: &Secret,
-        node: u32,
-    ) -> Result<(Router, Box<dyn Listener>), String> {
-        let netmod = netmod(shape, job, secret, shape.ranks_of(node).start);
-        let listener = netmod.listen().map_err(|error| error.to_string())?;
-        let address = listener.address().to_owned();
-        Ok((Router { netmod, address }, listener))
+    /// The ranks of the node that a descriptor has something to tell, in their order.
+    pub fn told(&self) -> BTreeSet<u32> {
+        announced(&self.poller).map(|token| token as u32).collect()
     }
+}
+
+/// What a node's server listens with, and the node's router, where nodes have some.
+///
+/// # Errors
+/// When others cannot reach it.
+pub fn listen(
+    shape: &Shape,
+    (job, run): (JobId, u64),
+    secret: &Secret,
+    node: u32,
+) -> Result<(Option<Router>, Box<dyn Listener>), String> {
+    if !shape.plan.routed {
+        return Ok((None, Box::new(SimListener::new(run, node))));
+    }
+    let netmod = netmod(shape, (job, run), secret, shape.host_of(node));
+    let listener = netmod.listen().map_err(|error| error.to_string())?;
+    let address = listener.address().to_owned();
+    let poller = Poller::new().map_err(|error| error.to_string())?;
+    Ok((Some(Router { netmod, address, poller }), listener))
+}
+
+/// What a poller tells of, and is told of again until it is taken in.
+fn announced(poller: &Poller) -> impl Iterator<Item = u64> {
+    let mut ready = Vec::new();
+    // What cannot be asked for says nothing.
+    let _ = poller.wait(&mut ready, Some(Duration::ZERO));
+    ready.into_iter().map(|ready| ready.token)
 }
 
 /// What a process of a node, that of this rank, has of the routed network.
@@ -115,7 +134,7 @@ fn netmod(shape: &Shape, (job, run): (JobId, u64), secret: &Secret, rank: u32) -
 
 /// A rank's way to the routers.
 pub struct RankNetwork {
-    heard: Arc<Heard>,
+    polled: Arc<PolledNetmod>,
     calls: Arc<Calls>,
     /// What was announced when the rank had looked, and has been since: it is about nothing that the rank wants, such as a connection that
     /// broke while nothing was under way.
@@ -134,24 +153,25 @@ impl RankNetwork {
         rank: u32,
         router: &Router,
     ) -> Result<Arc<RankNetwork>, String> {
-        let is_host = shape.ranks_of(shape.node_of(rank)).start == rank;
+        let is_host = shape.host_of(shape.node_of(rank)) == rank;
         let netmod = if is_host { Arc::clone(&router.netmod) } else { netmod(shape, job, secret, rank) };
         let poller = Arc::new(Poller::new().map_err(|error| error.to_string())?);
+        let watched = router.poller.add(poller.as_fd(), rank.into(), Interest::READABLE);
+        watched.map_err(|error| error.to_string())?;
         let (hears_line, links) = (AtomicBool::new(false), AtomicU64::new(LINE + 1));
-        let heard = Arc::new(Heard { netmod, poller, hears_line, links });
-        let calls = Calls::new(Arc::clone(&heard) as Arc<dyn Netmod>);
-        Ok(Arc::new(RankNetwork { heard, calls, ignored: Mutex::default() }))
+        let polled = Arc::new(PolledNetmod { netmod, poller, hears_line, links });
+        let calls = Calls::new(Arc::clone(&polled) as Arc<dyn Netmod>);
+        Ok(Arc::new(RankNetwork { polled, calls, ignored: Mutex::default() }))
     }
 
-    /// Begins a call to the server of a node.
-    ///
-    /// # Errors
-    /// Where the address is none.
-    pub fn call(&self, address: &str, guest: Guest) -> Result<Box<dyn Dialing>, LostHow> {
-        let is_known = guest.session.is_known;
-        let call = self.calls.start(address, guest, now_ms());
-        let call = call.map_err(|error| LostHow::Unreachable(error.to_string()))?;
-        Ok(Box::new(Called { call, is_known }))
+    /// How its rank calls the servers of nodes, of which each has an address.
+    pub fn by_any_way(self: Arc<Self>, address_of: impl Fn(u32) -> String + Send + Sync + 'static) -> ByAnyWay {
+        Box::new(move |guest: Guest| {
+            let (address, is_known) = (address_of(guest.peer.0), guest.session.is_known);
+            let call = self.calls.start(&address, guest, now_ms());
+            let call = call.map_err(|error| LostHow::Unreachable(error.to_string()))?;
+            Ok(Box::new(RoutedDialing { call, is_known }))
+        })
     }
 
     /// Whether a descriptor tells its process of something that it has not ignored.
@@ -168,27 +188,24 @@ impl RankNetwork {
     }
 
     fn announced(&self) -> BTreeSet<u64> {
-        let mut ready = Vec::new();
-        // What cannot be asked for says nothing.
-        let _ = self.heard.poller.wait(&mut ready, Some(Duration::ZERO));
-        ready.into_iter().map(|ready| ready.token).collect()
+        announced(&self.polled.poller).collect()
     }
 
     /// Takes in what has come over its line, as who sleeps on it does.
     pub fn turn(&self) {
-        if let Some(intake) = self.heard.netmod.intake() {
+        if let Some(intake) = self.polled.netmod.intake() {
             intake.turn();
         }
     }
 
     /// Its process has ended.
     pub fn cut_off(&self) {
-        self.heard.netmod.cut_off();
+        self.polled.netmod.cut_off();
     }
 }
 
 /// What the process of a rank has of the routed network, with links whose descriptors the rank sleeps on.
-struct Heard {
+struct PolledNetmod {
     netmod: Arc<Routed>,
     /// Watches its line, and all links that it has made.
     poller: Arc<Poller>,
@@ -196,7 +213,7 @@ struct Heard {
     links: AtomicU64,
 }
 
-impl Netmod for Heard {
+impl Netmod for PolledNetmod {
     fn name(&self) -> &'static str {
         self.netmod.name()
     }
@@ -226,26 +243,24 @@ impl Netmod for Heard {
         }
         let descriptor = inner.descriptor().expect("its links have descriptors");
         self.poller.add(descriptor, self.links.fetch_add(1, Ordering::Relaxed), Interest::READABLE)?;
-        let link = HeardLink { inner, poller: Arc::clone(&self.poller), wants_room: true };
+        let link = PolledLink { inner, poller: Arc::clone(&self.poller), wants_room: true };
         link.await_more();
         Ok(Box::new(link))
     }
 }
 
 /// A call on its way, by whatever ways there are.
-struct Called {
+struct RoutedDialing {
     call: Call,
     is_known: bool,
 }
 
-impl Dialing for Called {
+impl Dialing for RoutedDialing {
     fn poll(&mut self) -> DialStep {
         match self.call.poll(now_ms()) {
             CallerStep::Pending => DialStep::Pending,
             CallerStep::Failed(error) => {
-                let mut met = self.call.met();
-                let may_pass = met.any(|(_, error)| error.is_none_or(|error| error.may_pass(self.is_known)));
-                DialStep::Failed { reason: error.to_string(), may_pass }
+                DialStep::Failed { reason: error.to_string(), may_pass: self.call.may_pass(self.is_known) }
             }
             CallerStep::Proven { link, reception } => DialStep::Up { link, reception },
         }
@@ -253,20 +268,20 @@ impl Dialing for Called {
 }
 
 /// A link of a rank, whose descriptor its rank sleeps on.
-struct HeardLink {
+struct PolledLink {
     inner: Box<dyn Link>,
     poller: Arc<Poller>,
     wants_room: bool,
 }
 
-impl HeardLink {
+impl PolledLink {
     /// What its descriptor is to announce.
     fn await_more(&self) {
         self.inner.awaits(Interest { readable: true, writable: self.wants_room });
     }
 }
 
-impl Link for HeardLink {
+impl Link for PolledLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         let offered: usize = regions.iter().map(|region| region.len()).sum();
         let sent = self.inner.send(regions);
@@ -322,7 +337,7 @@ impl Link for HeardLink {
     }
 }
 
-impl Drop for HeardLink {
+impl Drop for PolledLink {
     fn drop(&mut self) {
         if let Some(descriptor) = self.inner.descriptor() {
             let _ = self.poller.remove(descriptor);

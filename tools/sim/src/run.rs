@@ -145,7 +145,7 @@ fn check_end(scheduler: &mut Scheduler) {
     for node in 0..scheduler.shape.nodes() {
         let census = job::with_node(node, |state| state.engine.as_ref().map(longarm_server::Engine::census));
         let Some(census) = census else { continue };
-        let first = scheduler.shape.ranks_of(node).start;
+        let first = scheduler.shape.host_of(node);
         let kept = if keeps_sessions { 0 } else { census.connections };
         if kept + census.half_open + census.windows + census.waiters > 0 {
             book::violate(&[first], format!("the server of node {node} still has {census:?} after all have left"));

@@ -403,7 +403,7 @@ impl Scheduler {
         let holds = book::with(|book| book.holders().any(|holder| holder == rank));
         // A rank whose router has ended reaches nobody, and may hold what it has not heard of.
         let is_cut_off =
-            self.shape.plan.routed && self.ranks[self.shape.ranks_of(self.shape.node_of(rank)).start as usize].dead;
+            self.shape.plan.routed && self.ranks[self.shape.host_of(self.shape.node_of(rank)) as usize].dead;
         if !well && !is_violated() && (self.deaths == 0 || holds || is_cut_off) {
             self.die(rank);
         }
@@ -513,7 +513,7 @@ impl Victims for Scheduler {
         book::with(|book| book.bury(rank));
         network::with(|network| network.kill(Owner::Rank(rank)));
         self.ranks[rank as usize].routed.iter().for_each(|routed| routed.cut_off());
-        if self.shape.ranks_of(node).start == rank {
+        if self.shape.host_of(node) == rank {
             network::with(|network| network.kill(Owner::Server(node)));
             let engine = job::with_node(node, |state| state.engine.take());
             drop(engine);

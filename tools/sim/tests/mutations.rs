@@ -40,8 +40,11 @@ fn is_of_routers(mutation: Mutation) -> bool {
     matches!(mutation, ChannelCutShort | ChannelEndNotTold | ChannelLeadsHome)
 }
 
+/// Simulated ranks take a connection for broken that has been silent for so long.
+const SILENCE_NS: u64 = 200_000_000;
+
 /// Whether what the bug does only takes time: connections that fall silent are made anew. A program whose time is known shows it.
-fn is_of_time(mutation: Mutation) -> bool {
+fn only_takes_time(mutation: Mutation) -> bool {
     mutation == Mutation::ChannelCreditKept
 }
 
@@ -65,7 +68,7 @@ fn find(mutation: Mutation) -> Vec<(Plan, String)> {
 fn every_planted_bug_is_found_within_a_few_seeds() {
     // The runtime says what it thinks of itself when it panics; that is no failure of this test.
     std::panic::set_hook(Box::new(|_| {}));
-    let of_jobs = Mutation::ALL.iter().filter(|mutation| !is_of_time(**mutation));
+    let of_jobs = Mutation::ALL.iter().filter(|mutation| !only_takes_time(**mutation));
     let results: Vec<_> = of_jobs.map(|&mutation| (mutation, find(mutation))).collect();
     let _ = std::panic::take_hook();
     for (mutation, found) in &results {
@@ -90,6 +93,8 @@ fn tell_all(world: World) -> longarm::Result<()> {
     Ok(world.finalize()?)
 }
 
+/// A bug is planted on this thread, on which nodes' servers and their routers run: ranks have threads of their own, and do without. That a channel's end
+/// is not told takes a server that ends one, which no server does to a correct program.
 #[test]
 fn bugs_of_routers_are_found_by_a_program_of_a_user_too() {
     std::panic::set_hook(Box::new(|_| {}));
@@ -108,7 +113,7 @@ fn bugs_of_routers_are_found_by_a_program_of_a_user_too() {
 }
 
 /// Every rank puts a mebibyte at the next one, and gets it back.
-fn move_much(world: World) -> longarm::Result<()> {
+fn put_and_get_back(world: World) -> longarm::Result<()> {
     let (right, words) = ((world.rank() + 1) % world.size(), 128 << 10);
     let window = world.allocate_collective::<u64>(words)?;
     let sent: Vec<u64> = (0..words as u64).map(|word| word ^ u64::from(right)).collect();
@@ -123,10 +128,9 @@ fn a_bug_of_routers_that_only_takes_time_is_seen_by_the_time_that_a_program_take
     // Where ranks have enough connections of their own nothing goes by the routers.
     let slow = |mutation| -> usize {
         plant(mutation);
-        let reports = longarm_sim::run_seeds(4, 2, 0..SEEDS, FaultSet::NONE, move_much).expect("it goes well");
+        let reports = longarm_sim::run_seeds(4, 2, 0..SEEDS, FaultSet::NONE, put_and_get_back).expect("it goes well");
         plant(None);
-        let silence_ns = 200_000_000; // After which a connection is made anew.
-        reports.iter().filter(|report| report.virtual_ns > silence_ns).count()
+        reports.iter().filter(|report| report.virtual_ns > SILENCE_NS).count()
     };
     let (with_bug, without) = (slow(Some(Mutation::ChannelCreditKept)), slow(None));
     assert!(with_bug >= RUNS && without == 0, "{with_bug} slow runs, and {without} without the bug");

@@ -77,7 +77,7 @@ fn the_same_seed_is_the_same_run_and_another_one_is_another() {
 }
 
 #[test]
-fn routers_take_the_place_of_connections_of_ranks_or_of_some() {
+fn seeds_with_routers_have_one_connection_between_nodes_or_as_many_of_ranks_as_servers_take_in() {
     let reports = run_seeds(8, 2, 0..40, FaultSet::NONE, |world| {
         let window = world.allocate_collective::<u64>(8)?;
         (0..8).try_for_each(|rank| window.put_one(rank, world.rank() as usize, 1))?;
@@ -90,8 +90,9 @@ fn routers_take_the_place_of_connections_of_ranks_or_of_some() {
     };
     assert_eq!(counts(false), BTreeSet::from([4]), "one of each rank of the other node");
     // Of the other node's router alone; or of each of its ranks. A server that takes in three, two or one of them hangs up on the others, which call it
-    // once more and go by their router then.
-    assert_eq!(counts(true), BTreeSet::from([1, 4, 4 + 1 + 1, 4 + 2 + 1, 4 + 3 + 1]));
+    // once more, and then go by their router.
+    let with_routers = [1, 4].into_iter().chain((1..=3).map(|hung_up| 4 + hung_up + 1));
+    assert_eq!(counts(true), with_routers.collect());
 }
 
 /// Rank 0 puts data and then a flag, at two different nodes or at one, and rank 1 reads the data once it has seen the flag.
@@ -163,36 +164,105 @@ fn ranks_that_wait_for_each_other_for_ever_are_named_with_their_calls() {
 
 #[test]
 fn a_rank_that_dies_is_named_by_those_who_need_it_and_the_survivors_end_well() {
-    // The other rank of a node goes with the one that hosts its server.
-    for (fault, victims, taken_along) in [(Fault::KillRank, [1, 3], 0), (Fault::KillServer, [0, 2], 1)] {
-        let named = Arc::new(Mutex::new(BTreeSet::new()));
-        let naming = Arc::clone(&named);
-        let reports = run_seeds(4, 2, 0..20, FaultSet::NONE.with(fault), move |world| {
-            let window = world.allocate_collective::<u64>(1)?;
-            let turn = || -> longarm::Result<()> {
-                window.fetch_add(0, 0, 1)?;
-                Ok(world.barrier_collective()?)
-            };
-            let error = (0..).find_map(|_| turn().err()).expect("there is no end to it but by an error");
-            let deaths = world.deaths();
-            let dead = deaths[0].rank;
-            assert_eq!((deaths.len(), deaths[0].how.as_str()), (1 + taken_along, "was killed by a simulated fault"));
-            let reason = format!("was ended because rank {dead}, the host of its node's server, was killed by");
-            assert!(deaths[1..].iter().all(|death| death.rank == dead + 1 && death.how.starts_with(&reason)));
-            let names = [(dead, "was killed by"), (dead + 1, reason.as_str())];
-            let names = names.map(|(rank, how)| format!("rank {rank} (node {}) {how}", dead / 2));
-            assert!(names[..=taken_along].iter().any(|name| error.to_string().contains(name)), "{error}");
-            naming.lock().unwrap().insert((dead, world.rank()));
+    let named = Arc::new(Mutex::new(BTreeSet::new()));
+    let naming = Arc::clone(&named);
+    let reports = run_seeds(4, 2, 0..20, FaultSet::NONE.with(Fault::KillRank), move |world| {
+        let error = fail_by_a_death(&world)?;
+        let deaths = world.deaths();
+        let dead = deaths[0].rank;
+        assert_eq!((deaths.len(), deaths[0].how.as_str()), (1, "was killed by a simulated fault"));
+        assert!(error.contains(&format!("rank {dead} (node {}) was killed by", dead / 2)), "{error}");
+        naming.lock().unwrap().insert((dead, world.rank()));
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let reports = reports.unwrap();
+    assert!(reports.iter().all(|report| report.deaths == [1] || report.deaths == [3]));
+    let survivors = |dead| (0..4).filter(move |rank| *rank != dead).map(move |rank| (dead, rank));
+    assert_eq!(*named.lock().unwrap(), [1, 3].into_iter().flat_map(survivors).collect());
+}
+
+#[test]
+fn a_node_ends_with_the_rank_that_hosts_its_server_with_routers_and_without() {
+    let reports = run_seeds(4, 2, 0..20, FaultSet::NONE.with(Fault::KillServer), |world| {
+        let error = fail_by_a_death(&world)?;
+        let deaths = world.deaths();
+        let host = deaths[0].rank;
+        let taken_along = format!("was ended because rank {host}, the host of its node's server, was killed by");
+        assert_eq!((deaths.len(), deaths[0].how.as_str()), (2, "was killed by a simulated fault"));
+        assert!(deaths[1].rank == host + 1 && deaths[1].how.starts_with(&taken_along), "{}", deaths[1].how);
+        let names = [(host, "was killed by"), (host + 1, taken_along.as_str())];
+        let mut names = names.map(|(rank, how)| format!("rank {rank} (node {}) {how}", host / 2)).into_iter();
+        assert!(names.any(|name| error.contains(&name)), "{error}");
+        Ok::<(), longarm::Error>(world.finalize()?)
+    });
+    let reports = reports.unwrap();
+    assert!(reports.iter().all(|report| report.deaths == [0, 1] || report.deaths == [2, 3]));
+    assert!([false, true].iter().all(|routed| reports.iter().any(|report| report.routed == *routed)));
+}
+
+/// Updates and barriers until a death ends one, and what that says.
+fn fail_by_a_death(world: &World) -> longarm::Result<String> {
+    let window = world.allocate_collective::<u64>(1)?;
+    let turn = || -> longarm::Result<()> {
+        window.fetch_add(0, 0, 1)?;
+        Ok(world.barrier_collective()?)
+    };
+    let error = (0..).find_map(|_| turn().err()).expect("there is no end to it but by an error");
+    Ok(error.to_string())
+}
+
+#[test]
+fn what_a_rank_says_behind_finalize_counts_also_where_the_host_of_its_server_was_killed() {
+    let mut named = 0;
+    for seed in 0..60 {
+        let ran = run(4, 2, seed, FaultSet::NONE.with(Fault::KillServer), |world| {
+            let rank = world.rank();
+            (0..20).try_for_each(|_| world.barrier_collective()).or_else(|error| match world.deaths().is_empty() {
+                true => Err(error),
+                false => Ok(()),
+            })?;
             world.finalize()?;
+            assert!(rank != 3, "on purpose");
             Ok::<(), longarm::Error>(())
         });
-        let reports = reports.unwrap();
-        let died = |dead: u32| dead..=dead + taken_along as u32;
-        assert!(reports.iter().all(|report| victims.iter().any(|dead| died(*dead).eq(report.deaths.iter().copied()))));
-        assert!([false, true].iter().all(|routed| reports.iter().any(|report| report.routed == *routed)));
-        let survivors = |dead| (0..4).filter(move |rank| !died(dead).contains(rank)).map(move |rank| (dead, rank));
-        assert_eq!(*named.lock().unwrap(), victims.into_iter().flat_map(survivors).collect());
+        match ran {
+            Ok(report) => assert_eq!(report.deaths, [2, 3], "seed {seed}: nobody was there to fail"),
+            Err(failure) => {
+                assert!(matches!(&failure.seen, Seen::Panicked { rank: 3, said } if said == "on purpose"), "{failure}");
+                named += 1;
+            }
+        }
     }
+    assert!((1..60).contains(&named), "{named} of 60");
+}
+
+#[test]
+fn a_rank_that_goes_while_the_launcher_does_not_know_of_its_host_yet_has_died_with_it() {
+    let mut went_first = 0;
+    for seed in 0..30 {
+        let went = Arc::new(AtomicU64::new(0));
+        let counts = Arc::clone(&went);
+        let ran = run(4, 2, seed, FaultSet::NONE.with(Fault::KillServer), move |world| {
+            let window = world.allocate_collective::<u64>(1)?;
+            if world.rank() == 1 {
+                while simulated_time() < Duration::from_millis(4) {
+                    window.get_one(1, 0)?;
+                }
+                counts.fetch_add(1, Ordering::Relaxed);
+                return Ok(()); // Without finalize.
+            }
+            let _ = world.barrier_collective();
+            Ok::<(), longarm::Error>(world.finalize()?)
+        });
+        match ran {
+            Ok(report) => {
+                assert_eq!(report.deaths, [0, 1], "seed {seed}");
+                went_first += went.load(Ordering::Relaxed);
+            }
+            Err(failure) => assert!(matches!(failure.seen, Seen::Aborted { rank: 1, .. }), "{failure}"),
+        }
+    }
+    assert!((1..30).contains(&went_first), "{went_first} of 30");
 }
 
 /// What is started and what is sent: collectives that go on by themselves, futures, handles that are looked at, messages, questions.

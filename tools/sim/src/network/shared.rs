@@ -13,15 +13,15 @@ use super::{Network, Speed};
 /// Where a node is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Port {
-    /// The one that all call. Where nodes have routers, these are there.
-    Main,
+    /// The server, or where nodes have routers, the router.
+    Node,
     /// Where ranks call the server by themselves, past the routers.
     Ranks,
 }
 
-/// What a descriptor announces.
+/// What a descriptor tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum Subject {
     /// Whatever there is at an end of a link.
     End(u32, usize),
     /// Calls that have reached a node.
@@ -29,7 +29,7 @@ pub enum Place {
 }
 
 /// The descriptors of a run.
-pub type Wakers = HashMap<Place, Arc<Waker>>;
+pub type Wakers = HashMap<Subject, Arc<Waker>>;
 
 struct Run {
     network: Mutex<Network>,

@@ -79,12 +79,12 @@ impl Starter {
                 any |= self.receive(rank, 0)?;
             }
             let below = (FAN_OUT * node + 1..=FAN_OUT * node + FAN_OUT).filter(|below| *below < shape.nodes());
-            let below: Vec<u32> = below.map(|node| shape.ranks_of(node).start).collect();
+            let below: Vec<u32> = below.map(|node| shape.host_of(node)).collect();
             for rank in &below {
                 any |= self.receive(*rank, 1)?;
             }
             if node > 0 {
-                let above = shape.ranks_of((node - 1) / FAN_OUT).start;
+                let above = shape.host_of((node - 1) / FAN_OUT);
                 self.send(above, 1, any)?;
                 any = self.receive(above, 2)?;
             }
@@ -227,7 +227,7 @@ impl Program {
         self.barrier(false)?;
         window.mark_freed();
         let identity = window.identity();
-        if self.rank.0 == self.shape.ranks_of(self.shape.node_of(self.rank.0)).start {
+        if self.rank.0 == self.shape.host_of(self.shape.node_of(self.rank.0)) {
             self.starter().free_here(identity)?;
             self.job.forget_window(self.shape.node_of(self.rank.0), identity);
         }

@@ -5,6 +5,7 @@ use longarm_client::RestOn;
 use super::Scheduler;
 use crate::job;
 use crate::network::{self, Event};
+use crate::routed::Router;
 use crate::trace::{What, Who};
 
 impl Scheduler {
@@ -52,7 +53,7 @@ impl Scheduler {
         if job::with_node(node, |node| node.hears()) {
             job::schedule_turn(node, 200 + self.dice.below(300));
         }
-        for rank in self.shape.ranks_of(node) {
+        for rank in job::with_node(node, |node| node.router.as_ref().map(Router::told)).into_iter().flatten() {
             let routed =
                 self.ranks.get(rank as usize).filter(|state| !state.dead).and_then(|state| state.routed.as_ref());
             if routed.is_some_and(|routed| routed.hears()) {

@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use longarm::World;
 use longarm::simulated::HearDeath;
 use longarm_client::{Client, Layout, RestOn};
-use longarm_netmod::Listener;
 use longarm_netmod::flow::Costs;
 use longarm_proto::{JobId, NodeId, Rank};
 use longarm_server::door::{Door, DoorError, DoorRequest, Handed, door_name};
@@ -18,13 +17,12 @@ use rustix::io::Errno;
 use super::baton::Baton;
 use super::machine::Machine;
 use crate::dice::Dice;
-use crate::fault::{FAULTS, Fault, FaultSet};
+use crate::fault::{FAULTS, Fault};
 use crate::fiber::Step;
-use crate::hooks::SimListener;
 use crate::job::{SECRET, is_readable, next_job_id};
 use crate::network::{self, Event, Speed};
 use crate::plan::Shape;
-use crate::routed::{RankNetwork, Router};
+use crate::routed::{self, RankNetwork, Router};
 use crate::trace::{What, Who};
 
 /// How long a connection may take to prove itself.
@@ -73,6 +71,8 @@ pub(super) struct RankState {
     pub(super) paused_until_ns: u64,
     pub(super) help_due: bool,
     pub(super) dead: bool,
+    /// All were told so.
+    pub(super) is_known_dead: bool,
     /// It has finalized its world.
     pub(super) has_left: bool,
     /// Its program has ended.
@@ -120,13 +120,15 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     pub(super) dice: Dice,
     pub(super) ended: Option<Ended>,
-    /// Those that faults killed, and of which all were told.
+    /// Those that faults killed, or that ended with their node's server, and of which all were told.
     pub(super) deaths: Vec<(u32, String)>,
     pub(super) faults: [u64; FAULTS],
     /// When somebody last went on.
     pub(super) useful_ns: u64,
     /// The threads of ranks that have left, and wait for the others.
     left: Vec<usize>,
+    /// All ranks have left, or were dead and known to be: they were let go.
+    pub(super) said_goodbye: bool,
     /// Ranks that live and whose programs have not ended.
     pub(super) running: u32,
     /// Worlds that were made.
@@ -146,7 +148,7 @@ pub(super) struct Job {
     pub(super) run: u64,
     pub(super) network: network::Shared,
     pub(super) nodes: Vec<Mutex<Node>>,
-    /// The routers of the nodes. None: ranks have connections of their own.
+    /// The routers of the nodes. Empty: nodes have none.
     pub(super) routers: Vec<Router>,
     /// Where routers are reached.
     pub(super) addresses: Arc<[String]>,
@@ -157,17 +159,10 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the nodes.
-    pub(super) fn begin(
-        (seed, faults): (u64, FaultSet),
-        (ranks, nodes): (u32, u32),
-        machine: Option<Machine>,
-    ) -> Result<Arc<Job>, String> {
+    pub(super) fn begin(shape: Shape, machine: Option<Machine>) -> Result<Arc<Job>, String> {
         // Each node keeps a few descriptors.
         longarm::simulated::raise_descriptor_limit();
-        let mut shape = Shape::of_program(seed, ranks, nodes, faults);
-        // What encryption and routers cost is not modelled.
-        shape.encrypted &= machine.is_none();
-        shape.plan.routed &= machine.is_none();
+        let (seed, ranks, nodes) = (shape.plan.seed, shape.plan.ranks, shape.nodes());
         let run = network::begin(seed, nodes, machine.map_or_else(Speed::default, |machine| machine.speed()));
         let id = next_job_id();
         let (mut segments, mut made, mut routers) = (Vec::new(), Vec::new(), Vec::new());
@@ -188,6 +183,7 @@ impl Job {
             faults: [0; FAULTS],
             useful_ns: 0,
             left: Vec::new(),
+            said_goodbye: false,
             running: ranks,
             begun: 0,
             is_over: false,
@@ -204,10 +200,11 @@ impl Job {
         faults.has(Fault::KillRank) || faults.has(Fault::KillServer)
     }
 
-    /// Whether a rank is dead, or will be ended because the host of its node's server is.
+    /// Whether a rank is dead, or will be ended because the host of its node's server is
+    /// (`docs/src/decisions/0013-a-node-dies-with-its-server.md`).
     pub(super) fn is_doomed(&self, state: &State, rank: u32) -> bool {
-        let host = self.shape.ranks_of(self.shape.node_of(rank)).start;
-        state.ranks[rank as usize].dead || state.ranks[host as usize].dead
+        let host = self.shape.host_of(self.shape.node_of(rank));
+        state.ranks[rank as usize].dead || state.ranks[host as usize].dead && !state.said_goodbye
     }
 
     /// Asks at the door of a node, whose server answers at once.
@@ -312,12 +309,13 @@ impl Job {
         baton.wait();
     }
 
-    /// Call when a rank has left or is dead: the last one lets all go.
+    /// Call when a rank has left, or all have heard that it is dead: the last one lets all go.
     pub(super) fn let_go_if_all_left(&self) {
         let mut state = self.state.lock();
-        if !state.ranks.iter().all(|rank| rank.has_left || rank.dead) {
+        if !state.ranks.iter().all(|rank| rank.has_left || rank.is_known_dead) {
             return;
         }
+        state.said_goodbye = true;
         for thread in std::mem::take(&mut state.left) {
             let (after_ns, ticket) = (state.dice.between(1_000, 30_000), state.threads[thread].ticket);
             network::with(|network| network.after(after_ns, Event::Wake(thread as u32, ticket)));
@@ -367,12 +365,7 @@ fn make_node(
     let segment = NodeSegment::create(id, shape.plan.ranks, ranks.len() as u32).map_err(|error| error.to_string())?;
     let segment = Arc::new(segment);
     let name = door_name(id, NodeId(node));
-    let (router, listener): (_, Box<dyn Listener>) = if shape.plan.routed {
-        let (router, listener) = Router::begin(shape, (id, run), &SECRET, node)?;
-        (Some(router), listener)
-    } else {
-        (None, Box::new(SimListener::new(run, node)))
-    };
+    let (router, listener) = routed::listen(shape, (id, run), &SECRET, node)?;
     let engine = Engine::new(EngineOptions {
         job: id,
         secret: SECRET.clone(),

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use longarm::World;
 
 use crate::fault::FaultSet;
+use crate::plan::Shape;
 use job::{Job, Program};
 pub use machine::{Machine, simulated_time};
 pub use outcome::{Failure, Report, Seen};
@@ -147,9 +148,13 @@ fn run_kept(
 ) -> Result<Report, Failure> {
     assert!((1..=RANKS_MAX).contains(&ranks), "{ranks} ranks: a program is run on 1 to {RANKS_MAX}");
     assert!((1..=ranks).contains(&nodes), "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
-    let failed = |seen| Failure { seed, ranks, nodes, routed: false, faults, seen, events: Vec::new() };
-    let job =
-        Job::begin((seed, faults), (ranks, nodes), machine).map_err(|reason| failed(Seen::NotBegun { reason }))?;
+    let mut shape = Shape::of_program(seed, ranks, nodes, faults);
+    // What encryption and routers cost is not modelled.
+    shape.encrypted &= machine.is_none();
+    shape.plan.routed &= machine.is_none();
+    let routed = shape.plan.routed;
+    let failed = |seen| Failure { seed, ranks, nodes, routed, faults, seen, events: Vec::new() };
+    let job = Job::begin(shape, machine).map_err(|reason| failed(Seen::NotBegun { reason }))?;
     place::enter(Place { job: Arc::clone(&job), thread: None });
     let mut scheduler = Scheduler::new(Arc::clone(&job));
     let seen = scheduler.start(&program).and_then(|()| scheduler.run());

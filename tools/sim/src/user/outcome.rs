@@ -24,9 +24,9 @@ pub struct Report {
     pub virtual_ns: u64,
     /// The most connections that were made to the server of one node, or to its router, those made anew included.
     pub connections_max: u32,
-    /// Nodes had routers, through which all connections went, or all but a few that ranks had of their own.
+    /// Nodes had routers, for all that went over no connection of a rank's own.
     pub routed: bool,
-    /// The ranks that faults killed.
+    /// The ranks that faults killed, and those that ended with their node's server.
     pub deaths: Vec<u32>,
     faults: [u64; FAULTS],
 }

@@ -300,7 +300,7 @@ impl Scheduler {
         }
         // A server is a thread of its node's first rank, and runs on that one's processor.
         let job = Arc::clone(&self.job);
-        let process = job.shape.ranks_of(node).start;
+        let process = job.shape.host_of(node);
         let processor = match self.claim(process) {
             Ok(processor) => processor,
             Err(free_ns) => {
@@ -352,12 +352,11 @@ impl Scheduler {
         self.job.let_go_if_all_left();
     }
 
-    /// The ranks that lose their node's server with this one, and still need it (`docs/src/decisions/0013-a-node-dies-with-its-server.md`).
+    /// The other ranks that are ended because this one is dead.
     fn lost_with(&self, dead: u32) -> Vec<u32> {
-        let ranks = self.job.shape.ranks_of(self.job.shape.node_of(dead));
+        let node = self.job.shape.node_of(dead);
         let state = self.job.state.lock();
-        let is_needed = state.ranks.iter().any(|rank| !rank.has_left && !rank.dead);
-        if ranks.start == dead && is_needed { ranks.skip(1).collect() } else { Vec::new() }
+        self.job.shape.ranks_of(node).filter(|mate| *mate != dead && self.job.is_doomed(&state, *mate)).collect()
     }
 
     fn tell_of_death(&mut self, dead: u32, how: &str) {
@@ -365,6 +364,7 @@ impl Scheduler {
         let listeners: Vec<(u32, HearDeath)> = {
             let mut state = self.job.state.lock();
             state.deaths.push((dead, how.to_owned()));
+            state.ranks[dead as usize].is_known_dead = true;
             state.useful_ns = network::now_ns();
             let living = state.ranks.iter().enumerate().filter(|(_, rank)| !rank.dead);
             living.filter_map(|(rank, state)| Some((rank as u32, state.on_death.clone()?))).collect()
@@ -396,7 +396,7 @@ impl Scheduler {
         }
         network::with(|network| network.kill(Owner::Rank(rank)));
         self.cut_off(rank);
-        if self.job.shape.ranks_of(node).start == rank {
+        if self.job.shape.host_of(node) == rank {
             network::with(|network| network.kill(Owner::Server(node)));
             let engine = self.job.nodes[node as usize].lock().engine.take();
             drop(engine);
@@ -487,7 +487,6 @@ impl Victims for Scheduler {
     /// A rank is gone before its time, and with it the server that it hosts. The others hear of it after a while.
     fn die(&mut self, rank: u32) {
         if self.end_process(rank) {
-            self.job.let_go_if_all_left();
             let after_ns = 10_000 + self.dice.below(20_000_000);
             network::with(|network| network.after(after_ns, Event::Heard(rank)));
         }

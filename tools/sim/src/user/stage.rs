@@ -10,7 +10,7 @@ use longarm::config::Config;
 use longarm::simulated::{self, HearDeath, RankEnds, SimulatedRank, Stage};
 use longarm_client::{Client, ClientOptions, EndpointOptions, Failures, RestOn, Time};
 use longarm_netmod::flow::Costs;
-use longarm_netmod::{Capabilities, Guest, Link, LinkError, Listener, Netmod};
+use longarm_netmod::{Capabilities, Link, LinkError, Listener, Netmod};
 use longarm_proto::{Identity, Rank};
 use longarm_server::door::{DoorError, DoorRequest, Handed};
 use longarm_shm::sync::AtomicU64;
@@ -65,7 +65,7 @@ impl Stage for RankStage {
     }
 
     fn death_of_server(&self, node: u32) -> Option<(u32, String)> {
-        let host = self.job.shape.ranks_of(node).start;
+        let host = self.job.shape.host_of(node);
         self.job.state.lock().ranks[host as usize].dead.then(|| (host, KILLED.to_owned()))
     }
 
@@ -222,11 +222,11 @@ fn live(job: &Arc<Job>, rank: u32, program: &Program) {
         Err(panic) => Some(Ended::Panicked(rank, text_of(&*panic))),
     };
     let mut state = job.state.lock();
-    if ended.is_some() && job.is_doomed(&state, rank) {
-        return; // What it sees then is no news: it is dead, or counts as that as soon as all hear of it.
+    if job.is_doomed(&state, rank) {
+        return; // What it sees is no news: it is dead, or counts as that as soon as all hear of it.
     }
     state.ranks[rank as usize].has_ended = true;
-    if state.ranks[rank as usize].dead || state.is_over {
+    if state.is_over {
         return;
     }
     state.running -= 1;
@@ -260,8 +260,7 @@ fn make_client(job: &Arc<Job>, rank: u32) -> Result<Arc<Client>, String> {
         encrypted: job.shape.encrypted,
         identity: Identity { job: job.id, rank: Rank(rank), node: layout.my_node() },
         dice: AtomicU64::new(dice.roll()),
-        by_any_way: routed
-            .map(|routed| Box::new(move |guest: Guest| routed.call(&addresses[guest.peer.0 as usize], guest)) as _),
+        by_any_way: routed.map(|routed| routed.by_any_way(move |node| addresses[node as usize].clone())),
     };
     let (eager_bytes, endpoint) = options(job, rank, &mut dice);
     let client = Client::new(ClientOptions {

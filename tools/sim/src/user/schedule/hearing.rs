@@ -108,7 +108,7 @@ impl Scheduler {
         if self.job.nodes[node as usize].lock().hears() {
             self.job.schedule_turn(node, 200 + self.dice.below(300));
         }
-        for rank in self.job.shape.ranks_of(node) {
+        for rank in self.job.routers[node as usize].told() {
             if self.routed(rank).is_some_and(|routed| routed.hears()) {
                 self.tell_rank(rank);
             }
