@@ -161,6 +161,10 @@ impl Client {
         runs.sort_by_key(|run| self.local.same_node(run.0));
         let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
         let Some(&first) = ranks.first() else { return Ok(()) };
+        // Those that were never called are all called before the first of them is waited for. What is wrong with one is said below.
+        for rank in ranks.iter().filter(|rank| !self.local.same_node(**rank)) {
+            let _ = self.place_for(Aim { operation: Operation::Get, window, rank: *rank }, Then::GoesOn);
+        }
         let _expecting = self.progress.expect_from(first);
         let (started, completion) = lend(|lent| {
             let started = runs.into_iter().try_for_each(|(rank, offset, target)| {

@@ -156,7 +156,7 @@ impl Client {
             self.local.alive(aim.operation, aim.rank)?;
             return Ok((Path::Nothing, 0));
         }
-        let path = match self.place(aim)? {
+        let path = match self.place_for(aim, moving.then)? {
             Location::Here(part) => Path::Mapped(part),
             Location::There(endpoint) => moving.over(endpoint, aim),
         };
@@ -179,7 +179,17 @@ impl Client {
 
     /// Where the part of a living rank is. The caller has checked that the rank has one.
     #[inline]
-    pub(crate) fn place<'a>(&'a self, Aim { operation, window, rank }: Aim<'a>) -> Result<Location<'a>, TransferError> {
+    pub(crate) fn place<'a>(&'a self, aim: Aim<'a>) -> Result<Location<'a>, TransferError> {
+        self.place_for(aim, Then::Waits)
+    }
+
+    /// As [`Client::place`], by what the caller does next.
+    #[inline]
+    pub(crate) fn place_for<'a>(
+        &'a self,
+        Aim { operation, window, rank }: Aim<'a>,
+        then: Then,
+    ) -> Result<Location<'a>, TransferError> {
         if self.local.failures.is_dead(rank) {
             self.local.alive(operation, rank)?;
         }
@@ -187,10 +197,10 @@ impl Client {
             Some(part) => Ok(Location::Here(part)),
             None => {
                 let node = self.local.layout.node_of(rank);
-                // What is written waits for the connection without its caller, who goes on, perhaps to another node: one after the other hundreds of
-                // connections take seconds. Not where a device may reach the memory there, which shows when there is one.
-                let is_written = matches!(operation, Operation::Put | Operation::Accumulate);
-                let is_awaited = !is_written || (window.may_be_pinned() && self.progress.dial.may_reach_memory());
+                // What is written, or started, waits for the connection without its caller, who goes on, perhaps to another node: one after the
+                // other hundreds of connections take seconds. Not where a device may reach the memory there, which shows when there is one.
+                let goes_on = then == Then::GoesOn || matches!(operation, Operation::Put | Operation::Accumulate);
+                let is_awaited = !goes_on || (window.may_be_pinned() && self.progress.dial.may_reach_memory());
                 Ok(Location::There(self.endpoint_opened(operation, node, is_awaited)?))
             }
         }

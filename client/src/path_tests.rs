@@ -1,7 +1,9 @@
-use longarm_proto::{AccumulateOp, ElementType, Kernel, Run, Scale};
+use longarm_proto::{AccumulateOp, ElementType, Kernel, Rmw, RmwOp, RmwWidth, Run, Scale};
 
 use super::*;
+use crate::completion::Completion;
 use crate::mock::{MockRank, MockWorld};
+use crate::origin_bytes::OriginBuffer;
 use crate::progress::time::RestOn;
 use crate::shapes::Shapes;
 
@@ -84,6 +86,48 @@ fn accumulates_do_not_wait_for_a_connection_either_but_what_a_device_may_do_does
     other.time.at_next_rest(move || server.lock().is_late = false);
     put(&other, Rank(3)).unwrap();
     assert_eq!(other.time.rests(), [RestOn::Links], "it shows with the connection whether one does");
+}
+
+#[test]
+fn gets_and_updates_that_are_started_do_not_wait_for_a_connection_either_and_come_over_it() {
+    let rank = MockWorld::new().rank(Rank(0));
+    rank.set_memory(Rank(3), 0, &[7; 16]);
+    let server = rank.server(1);
+    server.lock().is_late = true;
+    let buffer = OriginBuffer::new(vec![0_u8; 8]);
+    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+    rank.client.start_get(&rank.window, Rank(3), run, &buffer.lender()).unwrap();
+    let got = buffer.issued();
+    let (updated, part) = Completion::begin();
+    let update = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
+    rank.client.start_rmw(&rank.window, Rank(3), 8, update, &part).unwrap();
+    drop(part);
+    assert_eq!((rank.calls(), rank.time.rests(), rank.asked(1)), (vec![NodeId(1)], vec![], vec![]));
+    rank.time.at_next_rest(move || server.lock().is_late = false);
+    let is_done = || got.completion().is_complete() && updated.is_complete();
+    rank.client.wait_any(|| is_done().then_some(()));
+    let old = u64::from_ne_bytes([7; 8]);
+    assert_eq!((got.take().unwrap(), updated.value()), (vec![7; 8], old));
+    assert_eq!((rank.calls(), rank.word(Rank(3), 8)), (vec![NodeId(1)], old + 1));
+}
+
+#[test]
+fn that_nobody_answers_who_was_asked_for_bytes_is_said_by_what_waits_for_them() {
+    let rank = MockWorld::new().rank(Rank(0));
+    let server = rank.server(1);
+    server.lock().is_late = true;
+    let buffer = OriginBuffer::new(vec![0_u8; 8]);
+    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+    rank.client.start_get(&rank.window, Rank(3), run, &buffer.lender()).unwrap();
+    let got = buffer.issued();
+    rank.time.at_next_rest(move || {
+        let mut server = server.lock();
+        (server.is_late, server.is_away) = (false, true);
+    });
+    rank.client.wait_any(|| got.completion().is_complete().then_some(()));
+    let error = rank.client.local.failure(got.completion(), Operation::Get, Rank(3)).unwrap_err();
+    let is_right = matches!(&error, TransferError::Lost(Lost { rank: Rank(2), how: LostHow::Unreachable(_), .. }));
+    assert!(is_right, "{error}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::completion::{Completion, CompletionPart};
 use crate::endpoint::{Endpoint, Payload, Sending, Token, Updates};
 use crate::error::{Operation, RmwError};
-use crate::path::{Aim, Location};
+use crate::path::{Aim, Location, Then};
 use crate::progress::assist::Expecting;
 use crate::window::ClientWindow;
 
@@ -89,7 +89,8 @@ impl Client {
         let word_bytes = rmw.width.bytes() as u64;
         let aim = Aim { operation: Operation::Rmw, window, rank };
         aim.check_word(offset, word_bytes)?;
-        let needs_helper = match self.place(aim)? {
+        let then = if sending == Sending::Soon { Then::GoesOn } else { Then::Waits };
+        let needs_helper = match self.place_for(aim, then)? {
             Location::Here(memory) => {
                 let old = memory.rmw(offset, rmw).unwrap_or_else(|error: AmoError| panic!("checked before: {error}"));
                 self.local.ring_window(rank);

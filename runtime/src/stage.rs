@@ -17,6 +17,9 @@ pub trait Stage: Send + Sync {
     /// Starts a thread of the rank. It runs when the simulator says so.
     fn start_thread(&self, name: &'static str, work: Box<dyn FnOnce() + Send>);
 
+    /// What stands for random numbers of the system.
+    fn random(&self, bytes: &mut [u8]);
+
     /// The calling thread waits for another one of its rank, and will look again: others run.
     fn nap(&self);
 

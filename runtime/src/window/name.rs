@@ -4,6 +4,7 @@ use longarm_client::WindowIdentity;
 use longarm_proto::{AccessKey, Generation, Rank, WindowId};
 
 use crate::error::WindowError;
+use crate::stage;
 
 /// A window's number among those of its creator, and generation. Numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +45,11 @@ pub(super) struct FreshName {
 impl FreshName {
     pub(super) fn with_random_key(name: Name) -> Result<FreshName, WindowError> {
         let mut key = [0; 8];
-        getrandom::fill(&mut key).map_err(|_| WindowError::Door { reason: "no random numbers".into() })?;
+        match stage::here() {
+            // Where ranks of a node update a word together follows from it, and so may when.
+            Some(stage) => stage.random(&mut key),
+            None => getrandom::fill(&mut key).map_err(|_| WindowError::Door { reason: "no random numbers".into() })?,
+        }
         Ok(FreshName { name, key: u64::from_le_bytes(key) })
     }
 

@@ -134,25 +134,53 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     Ok(all)
 }
 
-/// What [`contact`] measures, as lines call it, and how much each rank puts into each other.
+/// What [`contact`] measures, as lines call it, and how much goes from each rank to each other.
 pub const CONTACT: (&str, u64) = ("scale_contact", 4);
 
-/// Each rank puts a word into each other one's part, then all meet: gives the microseconds that takes. To be called before anything else:
-/// connections that are open already cost nothing. Collective.
+/// How each rank comes into contact with each other one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contact {
+    /// It puts a word there.
+    Puts,
+    /// It starts to get a word from there, and waits when it has started all.
+    Gets,
+}
+
+/// Each rank puts a word into each other one's part, or gets one, then all meet: gives the microseconds that takes. To be called before anything
+/// else: connections that are open already cost nothing. Collective.
 ///
 /// # Errors
 /// Of the calls.
-pub fn contact(world: &World, now: impl Fn() -> Duration) -> longarm::Result<f64> {
+pub fn contact(world: &World, how: Contact, now: impl Fn() -> Duration) -> longarm::Result<f64> {
     let (me, np) = (world.rank(), world.size());
     let words = world.allocate_collective::<u32>(np as usize)?;
-    let began = now();
-    // Not all of them into the same rank at the same time.
-    for to in (0..np).map(|next| (me + next) % np) {
-        words.put_one(to, me as usize, me + 1)?;
+    if how == Contact::Gets {
+        words.put(me, 0, &vec![me + 1; np as usize])?;
+        world.barrier_collective()?;
     }
+    let began = now();
+    // Not all of them to the same rank at the same time.
+    let others = (0..np).map(|next| (me + next) % np);
+    let got = match how {
+        Contact::Puts => {
+            others.map(|to| words.put_one(to, me as usize, me + 1)).collect::<Result<(), _>>()?;
+            Vec::new()
+        }
+        Contact::Gets => {
+            let started: Vec<_> = others.map(|from| words.start_get(from, me as usize, vec![0])).collect();
+            let got = started.into_iter().map(|started| Ok(started?.wait()?[0]));
+            got.collect::<longarm::Result<Vec<u32>>>()?
+        }
+    };
     world.barrier_collective()?;
     let took = now() - began;
-    let mine = words.get_vec(me, 0..np as usize)?;
-    assert!(mine.into_iter().eq(1..=np), "every rank's word is here");
+    let got = if how == Contact::Puts { words.get_vec(me, 0..np as usize)? } else { rotated(got, me) };
+    assert!(got.into_iter().eq(1..=np), "every rank's word is here");
     Ok(took.as_secs_f64() * 1e6)
+}
+
+/// What came from this rank on, from rank 0 on.
+fn rotated(mut got: Vec<u32>, me: u32) -> Vec<u32> {
+    got.rotate_right(me as usize);
+    got
 }

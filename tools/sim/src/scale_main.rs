@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longarm_sim::admission::{Coming, admit};
-use longarm_sim::scale::{CONTACT, Op, Wanted, contact, is_timer, measure};
+use longarm_sim::scale::{CONTACT, Contact, Op, Wanted, contact, is_timer, measure};
 use longarm_sim::user::RANKS_MAX;
 use longarm_sim::{Machine, run_on, simulated_time};
 use serde::Serialize;
@@ -42,7 +42,7 @@ enum What {
     /// The program of a real job, to be started by `longarm run`
     Measure(Measure),
     /// The program of a real job that connects each rank to each other one, and times it; to be started by `longarm run`
-    Contact(Contact),
+    Contact(ContactArguments),
 }
 
 #[derive(Args, Debug)]
@@ -59,7 +59,10 @@ struct Measure {
 }
 
 #[derive(Args, Debug)]
-struct Contact {
+struct ContactArguments {
+    /// Each rank starts a get from each other one, in place of a put
+    #[arg(long)]
+    gets: bool,
     /// What the ranks run on, as lines and pictures call it
     #[arg(long, default_value = "shared")]
     on: On,
@@ -275,10 +278,11 @@ fn measure_here(arguments: &Measure) -> longarm::Result<()> {
     Ok(world.finalize()?)
 }
 
-fn contact_here(arguments: &Contact) -> longarm::Result<()> {
+fn contact_here(arguments: &ContactArguments) -> longarm::Result<()> {
     let world = longarm::init()?;
     let began = Instant::now();
-    let lat_us = contact(&world, || began.elapsed())?;
+    let how = if arguments.gets { Contact::Gets } else { Contact::Puts };
+    let lat_us = contact(&world, how, || began.elapsed())?;
     if is_timer(&world) {
         print_time(("longarm", arguments.on, world.size()), CONTACT, lat_us);
     }
@@ -316,13 +320,16 @@ mod tests {
 
     #[test]
     fn each_reaches_each_other_over_the_network() {
-        let program = |world: longarm::World| {
-            let took_us = contact(&world, simulated_time)?;
-            assert!(took_us > 0.0);
-            Ok::<(), longarm::Error>(world.finalize()?)
-        };
-        let report = run_on(Machine::cluster(), 12, 4, program).unwrap();
-        assert_eq!(report.connections_max, 9, "of every rank of another node");
+        for how in [Contact::Puts, Contact::Gets] {
+            let program = move |world: longarm::World| {
+                let took_us = contact(&world, how, simulated_time)?;
+                // Connections are made side by side: a few answers each, 10 us away.
+                assert!((20.0..200.0).contains(&took_us), "{how:?}: {took_us} us");
+                Ok::<(), longarm::Error>(world.finalize()?)
+            };
+            let report = run_on(Machine::cluster(), 12, 4, program).unwrap();
+            assert_eq!(report.connections_max, 9, "of every rank of another node");
+        }
     }
 
     #[test]

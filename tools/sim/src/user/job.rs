@@ -119,6 +119,8 @@ pub(super) struct State {
     pub(super) ranks: Vec<RankState>,
     pub(super) threads: Vec<Thread>,
     pub(super) dice: Dice,
+    /// For what takes random numbers of the system.
+    pub(super) random: Dice,
     pub(super) ended: Option<Ended>,
     /// Those that faults killed, or that ended with their node's server, and of which all were told.
     pub(super) deaths: Vec<(u32, String)>,
@@ -178,6 +180,7 @@ impl Job {
             ranks: (0..ranks).map(|_| RankState::default()).collect(),
             threads: Vec::new(),
             dice: Dice::of(seed, 70, 0),
+            random: Dice::of(seed, 73, 0),
             ended: None,
             deaths: Vec::new(),
             faults: [0; FAULTS],

@@ -52,6 +52,11 @@ impl Stage for RankStage {
         }
     }
 
+    fn random(&self, bytes: &mut [u8]) {
+        let random = &mut self.job.state.lock().random;
+        bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&random.roll().to_le_bytes()[..chunk.len()]));
+    }
+
     fn nap(&self) {
         let Place { job, thread } = place();
         match thread {
