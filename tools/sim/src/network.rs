@@ -15,104 +15,22 @@
 
 pub mod direct;
 mod faults;
-mod shared;
+mod kinds;
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::LinkError;
+use longarm_netmod::{LinkError, Waker};
 use longarm_proto::WindowRef;
+use longarm_shm::sync::{AtomicU64, Ordering};
+use parking_lot::Mutex;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
-pub use shared::{Port, Shared, Subject, begin, current, forget, is_current, join, now_ns, share, with, with_wakers};
-
-/// What happens at a moment.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Event {
-    /// What is first under way in a pipe arrives.
-    Arrive(u32),
-    /// Who waits for room in a pipe may go on.
-    Room(u32),
-    /// A reader that was given less than there is looks again.
-    Again(u32),
-    /// The end of a pipe is seen by its reader.
-    End(u32),
-    /// A transfer with no server involved reaches its target.
-    Direct(u32),
-    /// What became of one comes back.
-    DeviceReply(u32),
-    /// A connection reaches the server that it calls.
-    Call(u32),
-    /// A server does a turn.
-    Turn(u32),
-    /// A rank's rest is over, if it still is the one with this number.
-    Wake(u32, u32),
-    /// What a rank has in progress is looked after while it does something else.
-    Help(u32),
-    /// A rank's mail is taken in while it does something else.
-    Attend(u32),
-    /// What a rank has sent and nobody has acknowledged is looked after.
-    Tend(u32),
-    /// A fault of the plan happens.
-    Fault(u32),
-    /// A rank that is dead is heard of everywhere.
-    Heard(u32),
-}
-
-/// Who is at an end of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
-    /// A rank's client.
-    Rank(u32),
-    /// A node's server.
-    Server(u32),
-    /// Somebody of the fault plan.
-    Stranger(u32),
-}
-
-/// Somebody to be told that a link of his has news.
-pub type News = Owner;
-
-/// How fast things are.
-#[derive(Clone, Copy, Debug)]
-pub struct Speed {
-    /// Latency of a link at least.
-    pub latency_ns_min: u64,
-    /// And at most, jitter not counted.
-    pub latency_ns_max: u64,
-    /// More latency for any piece, at most.
-    pub jitter_ns: u64,
-    /// Nanoseconds that 1024 bytes take.
-    pub kibibyte_ns: u64,
-    /// Bytes that a pipe holds: a power of two from this one on.
-    pub pipe_bytes_log2: (u64, u64),
-    /// A receive gives all that has arrived.
-    pub receives_all: bool,
-    /// A call of the system that sends.
-    pub send_ns: u64,
-    /// A call of the system that receives something.
-    pub receive_ns: u64,
-    /// What 1024 bytes take between a process and the system.
-    pub copy_kib_ns: u64,
-}
-
-impl Default for Speed {
-    fn default() -> Speed {
-        Speed {
-            latency_ns_min: 800,
-            latency_ns_max: 20_000,
-            jitter_ns: 3_000,
-            kibibyte_ns: 300,
-            pipe_bytes_log2: (11, 18),
-            receives_all: false,
-            send_ns: 0,
-            receive_ns: 0,
-            copy_kib_ns: 0,
-        }
-    }
-}
+pub use kinds::{Event, News, Owner, Port, Speed, Subject};
 
 struct Piece {
     sent_ns: u64,
@@ -200,6 +118,88 @@ pub struct Network {
     overdue: VecDeque<(u32, direct::Posted)>,
     /// Transfers that devices have done.
     pub direct_count: u64,
+}
+
+/// The descriptors of a run.
+pub type Wakers = HashMap<Subject, Arc<Waker>>;
+
+struct Run {
+    network: Mutex<Network>,
+    /// Behind a lock of their own: what has one may be dropped while the network is worked on.
+    wakers: Mutex<Wakers>,
+}
+
+/// What the threads of a run share.
+#[derive(Clone)]
+pub struct Shared(Arc<Run>);
+
+thread_local! {
+    static RUN: RefCell<Shared> = RefCell::new(Shared::nobodys());
+}
+
+/// Runs of this process so far.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+impl Shared {
+    fn new(network: Network) -> Shared {
+        Shared(Arc::new(Run { network: Mutex::new(network), wakers: Mutex::default() }))
+    }
+
+    /// Of no run.
+    pub fn nobodys() -> Shared {
+        Shared::new(Network::new(0, 0, 0, Speed::default()))
+    }
+}
+
+/// What this thread's run shares.
+pub fn share() -> Shared {
+    RUN.with(|run| run.borrow().clone())
+}
+
+/// From now on this thread takes part in that run.
+pub fn join(shared: Shared) {
+    RUN.with(|run| *run.borrow_mut() = shared);
+}
+
+/// Works on the network of this thread's run.
+#[inline]
+pub fn with<R>(work: impl FnOnce(&mut Network) -> R) -> R {
+    RUN.with(|run| work(&mut run.borrow().0.network.lock()))
+}
+
+/// Works on the descriptors of this thread's run. `None` where the thread ends.
+pub fn with_wakers<R>(work: impl FnOnce(&mut Wakers) -> R) -> Option<R> {
+    RUN.try_with(|run| work(&mut run.borrow().0.wakers.lock())).ok()
+}
+
+/// The time of this thread's run.
+#[inline]
+pub fn now_ns() -> u64 {
+    with(|network| network.now())
+}
+
+/// Begins a run on this thread.
+pub fn begin(seed: u64, nodes: u32, speed: Speed) -> u64 {
+    let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    join(Shared::new(Network::new(run, seed, nodes, speed)));
+    run
+}
+
+/// Nothing is left of this thread's run.
+pub fn forget() {
+    with(|network| *network = Network::new(0, 0, 0, Speed::default()));
+}
+
+/// The number of this thread's run.
+pub fn current() -> u64 {
+    with(|network| network.run)
+}
+
+/// Whether a number is that of this thread's run.
+pub fn is_current(number: u64) -> bool {
+    let is_that =
+        |run: &RefCell<Shared>| run.borrow().0.network.try_lock().is_some_and(|network| network.run == number);
+    RUN.try_with(is_that).unwrap_or(false)
 }
 
 impl Network {

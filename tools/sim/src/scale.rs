@@ -160,10 +160,10 @@ pub fn contact(world: &World, how: Contact, now: impl Fn() -> Duration) -> longa
     }
     let began = now();
     // Not all of them to the same rank at the same time.
-    let others = (0..np).map(|next| (me + next) % np);
+    let mut others = (0..np).map(|next| (me + next) % np);
     let got = match how {
         Contact::Puts => {
-            others.map(|to| words.put_one(to, me as usize, me + 1)).collect::<Result<(), _>>()?;
+            others.try_for_each(|to| words.put_one(to, me as usize, me + 1))?;
             Vec::new()
         }
         Contact::Gets => {
