@@ -161,7 +161,8 @@ impl Client {
         runs.sort_by_key(|run| self.local.same_node(run.0));
         let ranks: Vec<Rank> = runs.iter().map(|run| run.0).collect();
         let Some(&first) = ranks.first() else { return Ok(()) };
-        // Those that were never called are all called before the first of them is waited for. What is wrong with one is said below.
+        // Those that were never called are all called before the first of them is waited for, unless a device may reach their memory. What is wrong
+        // with one is said below.
         for rank in ranks.iter().filter(|rank| !self.local.same_node(**rank)) {
             let _ = self.place_for(Aim { operation: Operation::Get, window, rank: *rank }, Then::GoesOn);
         }
@@ -179,8 +180,12 @@ impl Client {
         });
         started?;
         let Some(outcome) = completion.failure() else { return Ok(()) };
-        let dead = ranks.into_iter().find(|rank| self.local.alive(Operation::Get, *rank).is_err());
-        Err(self.local.explain(outcome, Operation::Get, dead.unwrap_or(first)))
+        let dead = ranks.iter().copied().find(|rank| self.local.alive(Operation::Get, *rank).is_err());
+        let is_asked = |node| ranks.iter().any(|rank| self.local.layout.node_of(*rank) == node);
+        match self.lost_connection(Operation::Get, is_asked) {
+            Some(lost) if dead.is_none() => Err(lost.into()),
+            _ => Err(self.local.explain(outcome, Operation::Get, dead.unwrap_or(first))),
+        }
     }
 
     fn start_read(
@@ -232,8 +237,8 @@ impl Client {
             let token = Token::Data { target: target.hold(), cursor: Cursor::new(shapes.origin) };
             self.issue(aim.operation, endpoint, &request, Some(token), Payload::None, sending)?;
         }
-        // A little data waits in the kernel for who wants it: who computes is not to be disturbed.
-        if then == Then::GoesOn && endpoint.expects_much() {
+        // A little data waits in the kernel for who wants it: who computes is not to be disturbed. But a first call has to go on.
+        if then == Then::GoesOn && (endpoint.expects_much() || !endpoint.is_up()) {
             self.progress.hand_to_helper();
         } else if then == Then::GoesOn {
             self.progress.leave_unacknowledged();

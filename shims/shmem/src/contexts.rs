@@ -135,7 +135,12 @@ impl Context {
         let _one_at_a_time = self.quieting.lock();
         if let Some(part) = self.pending.lock().take() {
             let completion = part.done();
-            or_end(name, process.world.wait_for_completion(Operation::Quiet, process.me, &completion));
+            let completed = process.world.wait_for_completion(Operation::Quiet, process.me, &completion);
+            if completed.is_err() {
+                // The connection that failed says whose it is.
+                or_end(name, process.world.quiet());
+            }
+            or_end(name, completed);
         }
         let fetches = std::mem::take(&mut *self.fetches.lock());
         fetches.into_iter().for_each(|fetch| fetch.end(name, process));
