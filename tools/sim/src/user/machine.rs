@@ -134,7 +134,7 @@ impl Processors {
 /// waited is in it.
 ///
 /// ```
-/// longarm_sim::run(2, 2, 1, longarm_sim::FaultSet::NONE, |world| {
+/// longarm_sim::run_on(longarm_sim::Machine::cluster(), 2, 2, |world| {
 ///     let before = longarm_sim::simulated_time();
 ///     world.barrier_collective()?;
 ///     assert!(longarm_sim::simulated_time() > before);
