@@ -163,7 +163,9 @@ impl Client {
         let Some(&first) = ranks.first() else { return Ok(()) };
         // Those that were never called are all called before the first of them is waited for, unless a device may reach their memory. What is wrong
         // with one is said below.
-        for rank in ranks.iter().filter(|rank| !self.local.same_node(**rank)) {
+        let node_of = |rank: Rank| self.local.layout.node_of(rank);
+        let was_called = |rank| self.local.same_node(rank) || self.progress.endpoint_if_open(node_of(rank)).is_some();
+        for rank in ranks.iter().filter(|rank| !was_called(**rank)) {
             let _ = self.place_for(Aim { operation: Operation::Get, window, rank: *rank }, Then::GoesOn);
         }
         let _expecting = self.progress.expect_from(first);
@@ -181,7 +183,7 @@ impl Client {
         started?;
         let Some(outcome) = completion.failure() else { return Ok(()) };
         let dead = ranks.iter().copied().find(|rank| self.local.alive(Operation::Get, *rank).is_err());
-        let is_asked = |node| ranks.iter().any(|rank| self.local.layout.node_of(*rank) == node);
+        let is_asked = |node| ranks.iter().any(|rank| node_of(*rank) == node);
         match self.lost_connection(Operation::Get, is_asked) {
             Some(lost) if dead.is_none() => Err(lost.into()),
             _ => Err(self.local.explain(outcome, Operation::Get, dead.unwrap_or(first))),

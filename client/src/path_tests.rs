@@ -3,7 +3,7 @@ use longarm_proto::{AccumulateOp, ElementType, Kernel, Rmw, RmwOp, RmwWidth, Run
 use super::*;
 use crate::completion::Completion;
 use crate::mock::{MockRank, MockWorld};
-use crate::origin_bytes::OriginBuffer;
+use crate::origin_bytes::{IssuedBuffer, OriginBuffer};
 use crate::progress::time::RestOn;
 use crate::shapes::Shapes;
 
@@ -15,6 +15,19 @@ fn put(rank: &MockRank, to: Rank) -> Result<(), TransferError> {
 
 fn place(rank: &MockRank, to: Rank) -> Result<Location<'_>, TransferError> {
     rank.client.place(Aim { operation: Operation::Put, window: &rank.window, rank: to })
+}
+
+/// A get of eight bytes of rank 3, started.
+fn start_get(rank: &MockRank) -> IssuedBuffer<u8> {
+    let buffer = OriginBuffer::new(vec![0_u8; 8]);
+    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
+    rank.client.start_get(&rank.window, Rank(3), run, &buffer.lender()).unwrap();
+    buffer.issued()
+}
+
+/// Whether an error says that the server of rank 3, which rank 2 hosts, cannot be reached.
+fn is_unreachable(error: &TransferError) -> bool {
+    matches!(error, TransferError::Lost(Lost { rank: Rank(2), how: LostHow::Unreachable(_), .. }))
 }
 
 #[test]
@@ -94,10 +107,7 @@ fn gets_and_updates_that_are_started_do_not_wait_for_a_connection_either_and_com
     rank.set_memory(Rank(3), 0, &[7; 16]);
     let server = rank.server(1);
     server.lock().is_late = true;
-    let buffer = OriginBuffer::new(vec![0_u8; 8]);
-    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
-    rank.client.start_get(&rank.window, Rank(3), run, &buffer.lender()).unwrap();
-    let got = buffer.issued();
+    let got = start_get(&rank);
     let (updated, part) = Completion::begin();
     let update = Rmw { op: RmwOp::FetchAdd, width: RmwWidth::W64, operand: 1, compare: 0 };
     rank.client.start_rmw(&rank.window, Rank(3), 8, update, &part).unwrap();
@@ -116,18 +126,14 @@ fn that_nobody_answers_who_was_asked_for_bytes_is_said_by_what_waits_for_them() 
     let rank = MockWorld::new().rank(Rank(0));
     let server = rank.server(1);
     server.lock().is_late = true;
-    let buffer = OriginBuffer::new(vec![0_u8; 8]);
-    let run = Shapes::contiguous(Run { offset: 0, bytes: 8 });
-    rank.client.start_get(&rank.window, Rank(3), run, &buffer.lender()).unwrap();
-    let got = buffer.issued();
+    let got = start_get(&rank);
     rank.time.at_next_rest(move || {
         let mut server = server.lock();
         (server.is_late, server.is_away) = (false, true);
     });
     rank.client.wait_any(|| got.completion().is_complete().then_some(()));
     let error = rank.client.local.failure(got.completion(), Operation::Get, Rank(3)).unwrap_err();
-    let is_right = matches!(&error, TransferError::Lost(Lost { rank: Rank(2), how: LostHow::Unreachable(_), .. }));
-    assert!(is_right, "{error}");
+    assert!(is_unreachable(&error), "{error}");
 }
 
 #[test]
@@ -140,11 +146,8 @@ fn that_nobody_answers_who_was_written_to_is_said_by_what_waits_for_that() {
         let mut server = server.lock();
         (server.is_late, server.is_away) = (false, true);
     });
-    let is_right = |error: &TransferError| {
-        matches!(error, TransferError::Lost(Lost { rank: Rank(2), how: LostHow::Unreachable(_), .. }))
-    };
     let (quiet, next) = (rank.client.quiet().unwrap_err(), put(&rank, Rank(2)).unwrap_err());
-    assert!(is_right(&quiet) && is_right(&next), "{quiet}; {next}");
+    assert!(is_unreachable(&quiet) && is_unreachable(&next), "{quiet}; {next}");
 }
 
 #[test]

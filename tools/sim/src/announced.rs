@@ -53,7 +53,7 @@ pub fn raise(event: Event) {
     let subject = match event {
         Event::Arrive(pipe) | Event::Again(pipe) | Event::End(pipe) => end_of(pipe, 1 - (pipe & 1)),
         Event::Room(pipe) => end_of(pipe, pipe & 1),
-        Event::Call(link) => network::with(|network| network.subject_of_call(link)),
+        Event::Call(link) => network::with(|network| Subject::Calls(network.node_of(link), network.port_of(link))),
         _ => return,
     };
     network::with_wakers(|wakers| wakers.get(&subject).into_iter().for_each(|waker| waker.wake()));

@@ -212,15 +212,15 @@ pub struct SimListener {
     port: Port,
     address: String,
     announced: Option<Announced>,
-    /// Connections that it has at a time, at most: it hangs up on the next one.
-    links_max: usize,
+    /// Connections that it has at a time, at most: it hangs up on the next one. They are only counted where there is a limit.
+    links_max: Option<usize>,
 }
 
 impl SimListener {
     /// The listener of a node.
     pub fn new(run: u64, node: u32) -> SimListener {
         let (port, address) = (Port::Node, address_of(node, Port::Node));
-        SimListener { run, node, port, address, announced: None, links_max: usize::MAX }
+        SimListener { run, node, port, address, announced: None, links_max: None }
     }
 
     /// One that a descriptor announces, and the links of those who come.
@@ -241,7 +241,8 @@ impl Listener for SimListener {
                 self.announced.iter().for_each(Announced::lower);
                 return Ok(None);
             };
-            if network::with(|network| network.accepted(self.node, self.port)) <= self.links_max {
+            let accepted = || network::with(|network| network.accepted(self.node, self.port));
+            if self.links_max.is_none_or(|max| accepted() <= max) {
                 break number;
             }
             network::with(|network| network.close(number, 1));
@@ -258,7 +259,7 @@ impl Listener for SimListener {
     }
 
     fn limit_links(&mut self, max: usize) {
-        self.links_max = max;
+        self.links_max = Some(max);
     }
 
     fn address(&self) -> &str {

@@ -360,12 +360,6 @@ impl Network {
         self.links[link as usize].port
     }
 
-    /// What tells of the call of a link.
-    pub fn subject_of_call(&self, link: u32) -> Subject {
-        let LinkState { node, port, .. } = self.links[link as usize];
-        Subject::Calls(node, port)
-    }
-
     /// Sends what there is room for.
     pub fn send(&mut self, link: u32, end: usize, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         let now_ns = self.now();

@@ -161,7 +161,7 @@ pub fn contact(world: &World, how: Contact, now: impl Fn() -> Duration) -> longa
     let began = now();
     // Not all of them to the same rank at the same time.
     let mut others = (0..np).map(|next| (me + next) % np);
-    let got = match how {
+    let mut got = match how {
         Contact::Puts => {
             others.try_for_each(|to| words.put_one(to, me as usize, me + 1))?;
             Vec::new()
@@ -174,13 +174,11 @@ pub fn contact(world: &World, how: Contact, now: impl Fn() -> Duration) -> longa
     };
     world.barrier_collective()?;
     let took = now() - began;
-    let got = if how == Contact::Puts { words.get_vec(me, 0..np as usize)? } else { rotated(got, me) };
+    match how {
+        Contact::Puts => got = words.get_vec(me, 0..np as usize)?,
+        // They came from this rank on.
+        Contact::Gets => got.rotate_right(me as usize),
+    }
     assert!(got.into_iter().eq(1..=np), "every rank's word is here");
     Ok(took.as_secs_f64() * 1e6)
-}
-
-/// What came from this rank on, from rank 0 on.
-fn rotated(mut got: Vec<u32>, me: u32) -> Vec<u32> {
-    got.rotate_right(me as usize);
-    got
 }
