@@ -131,6 +131,8 @@ pub(super) struct Router {
     attempts_of: HashMap<NodeId, u32>,
     /// How long nodes took to answer whose trunks were given up for their silence.
     slowest_of: HashMap<NodeId, u64>,
+    /// What bytes of trunks come to, while no trunk has it.
+    incoming: Option<Box<[u8]>>,
     /// Channels that something has happened to.
     touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
@@ -212,6 +214,7 @@ impl Router {
             attempts: 0,
             attempts_of: HashMap::new(),
             slowest_of: HashMap::new(),
+            incoming: None,
             touched: Vec::new(),
             holding: Vec::new(),
             corks: 0,

@@ -62,6 +62,7 @@ pub(super) struct Trunk {
     looked_in_vain: Option<VainLook>,
     outgoing: Vec<u8>,
     sent: usize,
+    /// What has come and is not cut into records lies between `start` and `end`. Empty: nothing does, and [`Trunk::lend_incoming`] comes before more.
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
@@ -181,7 +182,7 @@ impl Trunk {
             looked_in_vain: None,
             outgoing: Vec::new(),
             sent: 0,
-            incoming: vec![0; INCOMING_BYTES].into_boxed_slice(),
+            incoming: Box::default(),
             start: 0,
             end: 0,
             data: None,
@@ -371,6 +372,21 @@ impl Trunk {
         Ok(())
     }
 
+    /// Before bytes are brought in: takes what they come to, if there is none. Trunks share one, as most of the time nothing is left in it.
+    pub(super) fn lend_incoming(&mut self, shared: &mut Option<Box<[u8]>>) {
+        if self.incoming.is_empty() {
+            self.incoming = shared.take().unwrap_or_else(|| vec![0; INCOMING_BYTES].into_boxed_slice());
+        }
+    }
+
+    /// Gives it back, if nothing is left in it.
+    pub(super) fn give_back_incoming(&mut self, shared: &mut Option<Box<[u8]>>) {
+        if self.start == self.end && !self.incoming.is_empty() {
+            (self.start, self.end) = (0, 0);
+            *shared = Some(std::mem::take(&mut self.incoming));
+        }
+    }
+
     /// Brings bytes in.
     pub(super) fn receive(&mut self) -> Result<Received, LinkError> {
         let Going::Up(link) = &mut self.going else { return Ok(Received::Nothing) };
@@ -513,6 +529,28 @@ mod tests {
         assert!(line.is_worth_a_look_of(ChannelKey::of_token(2), 5 + LOOK_AGAIN_MS), "that was long ago");
         line.looked_in_vain = None;
         assert!(line.is_worth_a_look_of(ChannelKey::of_token(1), 5 + LOOK_AGAIN_MS), "something has come");
+    }
+
+    #[test]
+    fn trunks_have_one_buffer_for_what_comes_but_for_one_that_waits_for_the_rest_of_a_record() {
+        let (mut first, mut second) =
+            (crate::routed::line::pair("a").unwrap(), crate::routed::line::pair("b").unwrap());
+        let mut shared = None;
+        let record = TrunkHeader { channel: ChannelNumber(1), record: TrunkRecord::Credit(7) }.encode();
+        let (begin, rest) = record.split_at(5);
+        let mut waits = Trunk::line(first.1, false, NodeId(0));
+        let mut receive = |trunk: &mut Trunk, from: &mut SocketLink, bytes: &[u8]| {
+            assert_eq!(from.send(&[Region::from_slice(bytes)]).unwrap(), bytes.len());
+            trunk.lend_incoming(&mut shared);
+            assert!(trunk.receive().unwrap() == Received::All);
+            let is_whole = matches!(trunk.next().unwrap(), Some(Arrival::Record(_)));
+            trunk.give_back_incoming(&mut shared);
+            (is_whole, trunk.incoming.len(), shared.is_some())
+        };
+        assert_eq!(receive(&mut waits, &mut first.0, begin), (false, INCOMING_BYTES, false));
+        let mut other = Trunk::line(second.1, false, NodeId(0));
+        assert_eq!(receive(&mut other, &mut second.0, &record), (true, 0, true));
+        assert_eq!(receive(&mut waits, &mut first.0, rest), (true, 0, true));
     }
 
     #[test]

@@ -245,6 +245,17 @@ impl Router {
     }
 
     fn receive_trunk(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
+        if let Some(trunk) = self.trunks.get_mut(trunk_key) {
+            trunk.lend_incoming(&mut self.incoming);
+        }
+        let received = self.receive_into_lent(trunk_key);
+        if let Some(trunk) = self.trunks.get_mut(trunk_key) {
+            trunk.give_back_incoming(&mut self.incoming);
+        }
+        received
+    }
+
+    fn receive_into_lent(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         for _ in 0..RECEIVES_PER_TURN {
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
             let received = trunk.receive()?;
