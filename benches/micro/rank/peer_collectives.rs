@@ -32,17 +32,21 @@ pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
         collectives::measure(job, "allreduce", bytes, || {
             Ok(world.allreduce_collective(Reduction::Sum, black_box(&mut numbers))?)
         })?;
-        let own = vec![1_u8; bytes * world.size() as usize];
+        let mut own = vec![1_u8; bytes * world.size() as usize];
         let mut all = own.clone();
         collectives::measure(job, "allgather", bytes, || {
+            renew(&mut own[..bytes]);
             Ok(world.allgather_into_collective(&own[..bytes], black_box(&mut all))?)
         })?;
-        collectives::measure(
-            job,
-            "alltoall",
-            bytes,
-            || Ok(world.alltoall_into_collective(&own, black_box(&mut all))?),
-        )?;
+        collectives::measure(job, "alltoall", bytes, || {
+            renew(&mut own);
+            Ok(world.alltoall_into_collective(&own, black_box(&mut all))?)
+        })?;
     }
     contended::run(job)
+}
+
+/// A program sends something new each time: it changes every line of the caches first. That counts.
+fn renew(bytes: &mut [u8]) {
+    bytes.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
 }

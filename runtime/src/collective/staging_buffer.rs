@@ -6,8 +6,9 @@ use longarm_client::ClientWindow;
 use longarm_proto::{AccessKey, Secret};
 use parking_lot::Mutex;
 
-/// A staging buffer has two halves: one may be read while the other is written.
-pub(super) const HALF_BYTES: usize = 1 << 20;
+/// A staging buffer has two halves: one may be read while the other is written. A page more than a MiB, because blocks begin at whole lines: a
+/// MiB for each of some members goes in as many rounds as there are other members, and not in one more for the last lines.
+pub(super) const HALF_BYTES: usize = (1 << 20) + (4 << 10);
 /// And room for the elements by which slices of one half are larger than even ones, in reductions.
 const SLICES_BYTES: usize = 64 << 10;
 /// Where the two slots begin in which loads of the world are laid out (`laid_out.rs`).
