@@ -34,7 +34,13 @@ for shape in 2:1 4:2 8:4 16:4 64:8 128:8 256:16; do
     ranks=${shape%:*} nodes=${shape#*:}
     echo "scale: $ranks ranks on $nodes nodes" >&2
     longarm run -n "$ranks" --nodes "$nodes" -- longarm-scale measure >>"$lines"
-    longarm-scale simulate --on shared --processors "$(nproc)" --ranks "$ranks" --per-node "$((ranks / nodes))" >>"$lines"
+    shared=(--on shared --processors "$(nproc)" --ranks "$ranks" --per-node "$((ranks / nodes))")
+    longarm-scale simulate "${shared[@]}" >>"$lines"
+    [ "$nodes" -gt 1 ] || continue
+    LONGARM_CONNECTIONS_MAX=0 longarm run -n "$ranks" --nodes "$nodes" -- longarm-scale measure --routers >>"$lines"
+    longarm-scale simulate "${shared[@]}" --routers >>"$lines"
 done
 longarm-scale simulate --most "$most" >>"$lines"
+# Real sockets between ranks and routers: more ranks need more descriptors than many systems allow.
+longarm-scale simulate --routers --most "$((most < 2000 ? most : 2000))" >>"$lines"
 longarm perf draw "$lines" --plot "$folder"

@@ -6,10 +6,18 @@ use crate::plot::{Axis, Picture, series};
 /// How the operations of such lines begin.
 const PREFIX: &str = "scale_";
 /// What they call what the ranks ran on, as pictures call it.
-const MACHINES: [(&str, &str); 2] =
-    [("cluster", "a processor each, and a network"), ("shared", "all on the processors of one machine")];
-/// What is no time: how many stands where others have bytes.
-const CONNECTIONS: &str = "scale_connections";
+const MACHINES: [(&str, &str); 4] = [
+    ("cluster", "a processor each, and a network"),
+    ("cluster-routers", "a processor each, a network, and routers"),
+    ("shared", "all on the processors of one machine"),
+    ("shared-routers", "all on the processors of one machine, and routers"),
+];
+/// What is no time, and stands where others have bytes: what the picture is called, what it shows, and the axis.
+const COUNTS: [(&str, &str, &str); 3] = [
+    ("connections", "Connections of the server that has most of them", "connections"),
+    ("sockets", "Sockets of the node that has most of them", "sockets"),
+    ("memory", "Memory of a node", "bytes"),
+];
 
 /// Whether a line is one of `longarm-scale`.
 pub(crate) fn is_of_scale(line: &Line) -> bool {
@@ -29,22 +37,25 @@ pub(crate) fn pictures(lines: &[Line]) -> Vec<(String, Picture)> {
             Picture { title, x: Axis::log("ranks"), y: Axis::log("microseconds"), series: times },
         ));
     }
-    let counted: Vec<&Line> = lines.iter().filter(|line| line.op == CONNECTIONS).collect();
-    let count = |line: &Line| (line.bytes > 0).then_some((f64::from(line.np), line.bytes as f64));
-    let counts = series(&counted, |line| line.transport.clone(), count);
-    let title = "Connections of the server that has most of them".to_owned();
-    all.push((
-        "scale-connections".into(),
-        Picture { title, x: Axis::log("ranks"), y: Axis::log("connections"), series: counts },
-    ));
+    for (counted, title, axis) in COUNTS {
+        let of_it: Vec<&Line> = lines.iter().filter(|line| line.op.strip_prefix(PREFIX) == Some(counted)).collect();
+        let count = |line: &Line| (line.bytes > 0).then_some((f64::from(line.np), line.bytes as f64));
+        let curve = |line: &Line| format!("{}{}", line.transport, measured(line));
+        let (x, y) = (Axis::log("ranks"), Axis::log(axis));
+        let picture = Picture { title: title.to_owned(), x, y, series: series(&of_it, curve, count) };
+        all.push((format!("{PREFIX}{counted}").replace('_', "-"), picture));
+    }
     all.retain(|(_, picture)| !picture.series.is_empty());
     all
 }
 
 /// What a curve is called.
 fn name(line: &Line) -> String {
-    let measured = if line.peer == LONGARM { ", measured" } else { "" };
-    format!("{}{measured}", line.op.trim_start_matches(PREFIX).replace('_', "-"))
+    format!("{}{}", line.op.trim_start_matches(PREFIX).replace('_', "-"), measured(line))
+}
+
+fn measured(line: &Line) -> &'static str {
+    if line.peer == LONGARM { ", measured" } else { "" }
 }
 
 #[cfg(test)]

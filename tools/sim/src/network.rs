@@ -267,6 +267,11 @@ impl Network {
         self.work_ns += work_ns;
     }
 
+    /// How fast things are.
+    pub fn speed(&self) -> Speed {
+        self.speed
+    }
+
     /// How many links were made.
     pub fn link_count(&self) -> u32 {
         self.links.len() as u32
@@ -276,6 +281,19 @@ impl Network {
     pub fn link_count_max(&self) -> u32 {
         let mut counts = vec![0; self.backlogs.len()];
         self.links.iter().for_each(|link| counts[link.node as usize] += 1);
+        counts.into_iter().max().unwrap_or(0)
+    }
+
+    /// How many ends of links the node has that has most of them, of its server and of its ranks, of all that were made. `node_of`: a rank.
+    pub fn socket_count_max(&self, node_of: impl Fn(u32) -> u32) -> u32 {
+        let mut counts = vec![0; self.backlogs.len()];
+        for owner in self.links.iter().flat_map(|link| link.owners) {
+            match owner {
+                Owner::Rank(rank) => counts[node_of(rank) as usize] += 1,
+                Owner::Server(node) => counts[node as usize] += 1,
+                Owner::Stranger(_) => {}
+            }
+        }
         counts.into_iter().max().unwrap_or(0)
     }
 
@@ -404,7 +422,7 @@ impl Network {
         }
         pipe.wants_room = part < offered;
         self.sent_bytes += part as u64;
-        self.work_ns += self.speed.send_ns + part as u64 * self.speed.copy_kib_ns / 1024;
+        self.work_ns += self.speed.send_takes_ns(part);
         let now_ns = self.now_ns + self.work_ns;
         if part > 0 {
             let jitter_ns = state.dice.below(self.speed.jitter_ns + 1);
@@ -482,7 +500,7 @@ impl Network {
         pipe.arrived -= part;
         pipe.read_bytes += part as u64;
         if part > 0 {
-            self.work_ns += self.speed.receive_ns + part as u64 * self.speed.copy_kib_ns / 1024;
+            self.work_ns += self.speed.receive_takes_ns(part);
         }
         if pipe.wants_room && part > 0 {
             pipe.wants_room = false;

@@ -18,7 +18,7 @@ use longarm_shm::sync::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::hooks::{ByAnyWay, SimLink, SimListener, parse_address};
-use crate::network::{self, Owner, Port};
+use crate::network::{self, Owner, Port, Speed};
 use crate::plan::Shape;
 
 /// How long nothing may come over a trunk on which a channel waits, in milliseconds.
@@ -69,6 +69,9 @@ fn now_ms() -> u64 {
     network::now_ns() / 1_000_000
 }
 
+/// What a router has done for ranks of its node, at the real sockets between them, which take no simulated time: in nanoseconds.
+type Owed = Arc<AtomicU64>;
+
 /// The router of a node, which the node's server drives.
 pub struct Router {
     /// What the server's process has of the routed network.
@@ -77,9 +80,16 @@ pub struct Router {
     pub address: String,
     /// Watches what the ranks of the node sleep on.
     poller: Poller,
+    owed: Owed,
 }
 
 impl Router {
+    /// Works as long as the router has for the ranks of the node since this was last called.
+    pub fn pay(&self) {
+        let owed_ns = self.owed.swap(0, Ordering::Relaxed);
+        network::with(|network| network.work(owed_ns));
+    }
+
     /// The ranks of the node that a descriptor has something to tell, in their order.
     pub fn told(&self) -> BTreeSet<u32> {
         announced(&self.poller).map(|token| token as u32).collect()
@@ -103,7 +113,7 @@ pub fn listen(
     let listener = netmod.listen().map_err(|error| error.to_string())?;
     let address = listener.address().to_owned();
     let poller = Poller::new().map_err(|error| error.to_string())?;
-    Ok((Some(Router { netmod, address, poller }), listener))
+    Ok((Some(Router { netmod, address, poller, owed: Owed::default() }), listener))
 }
 
 /// What a poller tells of, and is told of again until it is taken in.
@@ -159,7 +169,9 @@ impl RankNetwork {
         let watched = router.poller.add(poller.as_fd(), rank.into(), Interest::READABLE);
         watched.map_err(|error| error.to_string())?;
         let (hears_line, links) = (AtomicBool::new(false), AtomicU64::new(LINE + 1));
-        let polled = Arc::new(PolledNetmod { netmod, poller, hears_line, links });
+        // Within a process there is no socket.
+        let owed = (!is_host).then(|| Arc::clone(&router.owed));
+        let polled = Arc::new(PolledNetmod { netmod, poller, hears_line, links, owed });
         let calls = Calls::new(Arc::clone(&polled) as Arc<dyn Netmod>);
         Ok(Arc::new(RankNetwork { polled, calls, ignored: Mutex::default() }))
     }
@@ -211,6 +223,7 @@ struct PolledNetmod {
     poller: Arc<Poller>,
     hears_line: AtomicBool,
     links: AtomicU64,
+    owed: Option<Owed>,
 }
 
 impl Netmod for PolledNetmod {
@@ -243,7 +256,7 @@ impl Netmod for PolledNetmod {
         }
         let descriptor = inner.descriptor().expect("its links have descriptors");
         self.poller.add(descriptor, self.links.fetch_add(1, Ordering::Relaxed), Interest::READABLE)?;
-        let link = PolledLink { inner, poller: Arc::clone(&self.poller), wants_room: true };
+        let link = PolledLink { inner, poller: Arc::clone(&self.poller), wants_room: true, owed: self.owed.clone() };
         link.await_more();
         Ok(Box::new(link))
     }
@@ -272,9 +285,21 @@ struct PolledLink {
     inner: Box<dyn Link>,
     poller: Arc<Poller>,
     wants_room: bool,
+    owed: Option<Owed>,
 }
 
 impl PolledLink {
+    /// Of a call that moved so many bytes between its rank and the router: the rank has worked as long as `mine` says, and the router has, or will
+    /// have, as long as `router` says.
+    fn account(&self, bytes: usize, mine: fn(&Speed, usize) -> u64, router: fn(&Speed, usize) -> u64) {
+        let Some(owed) = self.owed.as_ref().filter(|_| bytes > 0) else { return };
+        network::with(|network| {
+            let speed = network.speed();
+            network.work(mine(&speed, bytes));
+            owed.fetch_add(router(&speed, bytes), Ordering::Relaxed);
+        });
+    }
+
     /// What its descriptor is to announce.
     fn await_more(&self) {
         self.inner.awaits(Interest { readable: true, writable: self.wants_room });
@@ -287,12 +312,14 @@ impl Link for PolledLink {
         let sent = self.inner.send(regions);
         self.wants_room = sent.is_ok_and(|sent| sent < offered);
         self.await_more();
+        self.account(sent.unwrap_or(0), Speed::send_takes_ns, Speed::receive_takes_ns);
         sent
     }
 
     fn receive(&mut self, regions: &[RegionMut<'_>]) -> Result<usize, LinkError> {
         let received = self.inner.receive(regions);
         self.await_more();
+        self.account(received.unwrap_or(0), Speed::receive_takes_ns, Speed::send_takes_ns);
         received
     }
 

@@ -76,38 +76,56 @@ pub fn is_timer(world: &World) -> bool {
     world.rank() == world.size() - 1
 }
 
-/// Measures it: microseconds of one. `now` is the time. What the rank is given counts that [`is_timer`] says. Collective.
-///
-/// # Errors
-/// Of the calls.
-pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> longarm::Result<Vec<(Op, f64)>> {
-    let np = world.size();
-    let mut all = Vec::new();
-    let mut timed = |op, calls: u32, call: &mut dyn FnMut() -> longarm::Result<()>| -> longarm::Result<()> {
-        if wanted.only.is_some_and(|only| only != op) {
+/// Times calls, as wanted.
+struct Timer<'a, N> {
+    world: &'a World,
+    now: N,
+    wanted: Wanted,
+    /// Microseconds of one.
+    all: Vec<(Op, f64)>,
+}
+
+impl<N: Fn() -> Duration> Timer<'_, N> {
+    fn time(&mut self, op: Op, calls: u32, call: &mut dyn FnMut() -> longarm::Result<()>) -> longarm::Result<()> {
+        if self.wanted.only.is_some_and(|only| only != op) {
             return Ok(());
         }
         call()?; // Connections and buffers are made.
         let mut times = Vec::new();
-        for _ in 0..wanted.batches {
-            world.barrier_collective()?;
-            let began = now();
+        for _ in 0..self.wanted.batches {
+            self.world.barrier_collective()?;
+            let began = (self.now)();
             for _ in 0..calls {
                 call()?;
             }
-            times.push((now() - began).as_secs_f64() * 1e6 / f64::from(calls));
+            times.push(((self.now)() - began).as_secs_f64() * 1e6 / f64::from(calls));
         }
         times.sort_by(f64::total_cmp);
-        all.push((op, times[times.len() / 2]));
+        self.all.push((op, times[times.len() / 2]));
         Ok(())
-    };
-    timed(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
-    timed(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
-    timed(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
-    timed(Op::Window, CALLS, &mut || Ok(world.allocate_collective::<u64>(1)?.free_collective()?))?;
+    }
+}
+
+/// Measures it: microseconds of one. `now` is the time. What the rank is given counts that [`is_timer`] says. `between` is called when all is done
+/// but what moves much, which no rank begins before. Collective.
+///
+/// # Errors
+/// Of the calls.
+pub fn measure(
+    world: &World,
+    now: impl Fn() -> Duration,
+    wanted: Wanted,
+    between: impl FnOnce(),
+) -> longarm::Result<Vec<(Op, f64)>> {
+    let np = world.size();
+    let mut timer = Timer { world, now, wanted, all: Vec::new() };
+    timer.time(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
+    timer.time(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
+    timer.time(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
+    timer.time(Op::Window, CALLS, &mut || Ok(world.allocate_collective::<u64>(1)?.free_collective()?))?;
     let word = world.allocate_collective::<u64>(1)?;
     let (updates, mut calls) = ((ALL_UPDATES_MAX / np).clamp(1, UPDATES), 0);
-    timed(Op::FetchAdd, 1, &mut || {
+    timer.time(Op::FetchAdd, 1, &mut || {
         calls += 1;
         for _ in 0..updates {
             word.fetch_add(0, 0, 1)?;
@@ -116,22 +134,24 @@ pub fn measure(world: &World, now: impl Fn() -> Duration, wanted: Wanted) -> lon
     })?;
     let expected = u64::from(np) * u64::from(updates) * calls;
     assert!(world.rank() != 0 || word.get_one(0, 0)? == expected, "every update counts");
+    between();
+    world.barrier_collective()?;
     if np <= MEMORY_RANKS_MAX {
         let mut mine = vec![1_u64; MANY];
-        timed(Op::AllreduceLarge, LARGE_CALLS, &mut || {
+        timer.time(Op::AllreduceLarge, LARGE_CALLS, &mut || {
             mine.fill(1);
             world.allreduce_collective(Reduction::Sum, &mut mine)?;
             assert!(mine[0] == u64::from(np) && mine[MANY - 1] == u64::from(np), "every rank counts");
             Ok(())
         })?;
         let shares = vec![1_u64; np as usize];
-        timed(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
+        timer.time(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
     }
     // One update of one rank, with all others at it.
-    for (_, time_us) in all.iter_mut().filter(|(op, _)| *op == Op::FetchAdd) {
+    for (_, time_us) in timer.all.iter_mut().filter(|(op, _)| *op == Op::FetchAdd) {
         *time_us /= f64::from(np * updates);
     }
-    Ok(all)
+    Ok(timer.all)
 }
 
 /// What [`contact`] measures, as lines call it, and how much goes from each rank to each other.

@@ -10,13 +10,19 @@ use longarm_sim::admission::{Coming, admit};
 use longarm_sim::scale::{CONTACT, Contact, Op, Wanted, contact, is_timer, measure};
 use longarm_sim::user::RANKS_MAX;
 use longarm_sim::{Machine, run_on, simulated_time};
+use peak_alloc::PeakAlloc;
 use serde::Serialize;
+
+/// Counts what a simulated job keeps.
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 const EXAMPLES: &str = "\
 Examples:
   longarm-scale simulate                                    # 2 to 20,000 ranks that have a processor each: minutes
   longarm-scale simulate --on shared --ranks 8,64,256       # all of them on two processors
   longarm-scale simulate --set latency_ns=50000             # nodes that are far from each other
+  longarm-scale simulate --routers --most 2000              # through routers
   longarm-scale admit --ranks 10000 --per-node 128          # how long rank 0 takes to let all in
   longarm run -n 64 --nodes 4 longarm-scale measure         # a real job, on this machine
   longarm run -n 256 --nodes 16 longarm-scale contact       # how long it takes to connect each to each
@@ -56,6 +62,9 @@ struct Measure {
     /// What the ranks run on, as lines and pictures call it
     #[arg(long, default_value = "shared")]
     on: On,
+    /// And that everything goes through routers: for jobs with LONGARM_CONNECTIONS_MAX=0
+    #[arg(long)]
+    routers: bool,
 }
 
 #[derive(Args, Debug)]
@@ -103,6 +112,9 @@ struct Simulate {
     /// Ranks of a node at most: jobs of no more have one node, and no network
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     per_node: u32,
+    /// Nodes have routers, and everything goes through them, as with LONGARM_CONNECTIONS_MAX=0
+    #[arg(long)]
+    routers: bool,
     /// Only this
     #[arg(long, value_name = "WHAT")]
     only: Option<Op>,
@@ -125,6 +137,11 @@ impl On {
             On::Cluster => "cluster",
             On::Shared => "shared",
         }
+    }
+
+    /// The same where nodes may have routers.
+    fn called(self, routers: bool) -> String {
+        format!("{}{}", self.name(), if routers { "-routers" } else { "" })
     }
 }
 
@@ -155,7 +172,7 @@ fn read_time(text: &str) -> Result<(usize, u64), String> {
     Ok((number, ns))
 }
 
-/// A line, as those of `longarm perf --json`: times in microseconds, or a number of connections as its bytes.
+/// A line, as those of `longarm perf --json`: times in microseconds, or what is no time as its bytes.
 #[derive(Serialize, Default)]
 struct Line<'a> {
     peer: &'a str,
@@ -174,19 +191,43 @@ fn print(line: &Line<'_>) {
     println!("{}", serde_json::to_string(line).expect("numbers and names have a JSON form"));
 }
 
-fn print_times(peer: &str, on: On, np: u32, times: &[(Op, f64)]) {
-    for (op, lat_us) in times {
-        print_time((peer, on, np), (op.name(), op.bytes()), *lat_us);
+/// Of which job lines are.
+#[derive(Clone, Copy)]
+struct Who<'a> {
+    peer: &'a str,
+    on: &'a str,
+    np: u32,
+}
+
+impl Who<'_> {
+    fn simulated(on: &str, np: u32) -> Who<'_> {
+        Who { peer: "simulated", on, np }
+    }
+
+    fn print_times(self, times: &[(Op, f64)]) {
+        for (op, lat_us) in times {
+            self.print_time((op.name(), op.bytes()), *lat_us);
+        }
+    }
+
+    fn print_time(self, (op, bytes): (&str, u64), lat_us: f64) {
+        let (mbps, rate) = (bytes as f64 / lat_us, 1e6 / lat_us);
+        print(&Line { op, bytes, lat_us, lat_min_us: lat_us, mbps, rate, ..self.line() });
+    }
+
+    fn print_counts(self, counts: &[(&str, u64)]) {
+        for &(op, bytes) in counts {
+            print(&Line { op, bytes, ..self.line() });
+        }
+    }
+
+    fn line<'a>(&'a self) -> Line<'a> {
+        Line { peer: self.peer, transport: self.on, np: self.np, window: 1, ..Line::default() }
     }
 }
 
-fn print_time((peer, on, np): (&str, On, u32), (op, bytes): (&str, u64), lat_us: f64) {
-    let (mbps, rate) = (bytes as f64 / lat_us, 1e6 / lat_us);
-    print(&Line { peer, transport: on.name(), op, bytes, np, lat_us, lat_min_us: lat_us, mbps, rate, window: 1 });
-}
-
 fn simulate(arguments: &Simulate) -> Result<(), String> {
-    let &Simulate { on, processors, per_node, only, .. } = arguments;
+    let &Simulate { on, processors, per_node, only, routers, .. } = arguments;
     let mut machine = match (on, processors) {
         (On::Cluster, None) => Machine::cluster(),
         (On::Cluster, Some(_)) => {
@@ -195,18 +236,20 @@ fn simulate(arguments: &Simulate) -> Result<(), String> {
         (On::Shared, count) => Machine::shared(count.unwrap_or(2)),
     };
     set_times(&mut machine, &arguments.set);
+    machine.routers = routers;
+    let transport = on.called(routers);
     // One thread runs at a time, and the next one goes on sooner on the same processor.
     longarm_client::use_processors(&[rustix::thread::sched_getcpu() as u32]);
     for &np in arguments.ranks.iter().filter(|np| **np <= arguments.most) {
         eprintln!("longarm-scale: {np} simulated ranks, {per_node} on a node");
         let simulated = simulate_one(machine, np, np.div_ceil(per_node), only)?;
-        print_time(("simulated", on, np), ("scale_start", 0), simulated.start_us);
-        print_times("simulated", on, np, &simulated.times);
-        if on == On::Cluster && only.is_none() {
+        let who = Who::simulated(&transport, np);
+        who.print_time(("scale_start", 0), simulated.start_us);
+        who.print_times(&simulated.times);
+        if on == On::Cluster && only.is_none() && !routers {
             admit_one(machine, Coming { ranks: np, nodes: np.div_ceil(per_node), by_relays: true })?;
         }
-        let (peer, op, bytes) = ("simulated", "scale_connections", u64::from(simulated.connections));
-        print(&Line { peer, transport: on.name(), op, bytes, np, window: 1, ..Line::default() });
+        who.print_counts(&simulated.counts);
     }
     Ok(())
 }
@@ -229,14 +272,14 @@ fn admit_all(arguments: &Admit) -> Result<(), String> {
 
 fn admit_one(machine: Machine, coming: Coming) -> Result<(), String> {
     let admitted = admit(coming, machine)?;
-    let who = ("simulated", On::Cluster, coming.ranks);
+    let who = Who::simulated(On::Cluster.name(), coming.ranks);
     let ops = if coming.by_relays {
         ["scale_admission", "scale_leave"]
     } else {
         ["scale_admission_alone", "scale_leave_alone"]
     };
-    print_time(who, (ops[0], 0), admitted.started_us);
-    print_time(who, (ops[1], 0), admitted.left_us);
+    who.print_time((ops[0], 0), admitted.started_us);
+    who.print_time((ops[1], 0), admitted.left_us);
     Ok(())
 }
 
@@ -246,36 +289,72 @@ struct Simulated {
     /// Until all ranks have met for the first time.
     start_us: f64,
     times: Vec<(Op, f64)>,
-    /// Of the server that has most.
-    connections: u32,
+    /// As lines call it, and how many.
+    counts: Vec<(&'static str, u64)>,
 }
+
+/// What lines call the connections of the server that has most of them, those of the node that has most, and what a node keeps in bytes.
+const COUNTS: [&str; 3] = ["scale_connections", "scale_sockets", "scale_memory"];
 
 fn simulate_one(machine: Machine, ranks: u32, nodes: u32, only: Option<Op>) -> Result<Simulated, String> {
     let found = Arc::new(Mutex::new(Simulated::default()));
-    let its = Arc::clone(&found);
+    let (its, before) = (Arc::clone(&found), ALLOCATOR.current_usage());
     let program = move |world: longarm::World| {
         world.barrier_collective()?;
         let start_us = simulated_time().as_secs_f64() * 1e6;
-        let times = measure(&world, simulated_time, Wanted { batches: 1, only })?;
+        let mut memory = 0;
+        let count = || memory = ALLOCATOR.current_usage().saturating_sub(before) as u64 / u64::from(nodes);
+        let times = measure(&world, simulated_time, Wanted { batches: 1, only }, count)?;
         if is_timer(&world) {
-            *its.lock().unwrap_or_else(PoisonError::into_inner) = Simulated { start_us, times, connections: 0 };
+            let counts = vec![(COUNTS[2], memory)];
+            *its.lock().unwrap_or_else(PoisonError::into_inner) = Simulated { start_us, times, counts };
         }
         Ok::<(), longarm::Error>(world.finalize()?)
     };
     let report = run_on(machine, ranks, nodes, program).map_err(|failure| failure.to_string())?;
-    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Simulated { connections: report.connections_max, ..found })
+    let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    found.counts.extend([(COUNTS[0], report.connections_max.into()), (COUNTS[1], report.sockets_max.into())]);
+    Ok(found)
 }
 
 fn measure_here(arguments: &Measure) -> longarm::Result<()> {
+    let before = anonymous_bytes();
     let world = longarm::init()?;
     let began = Instant::now();
     let wanted = Wanted { batches: arguments.batches, only: arguments.only };
-    let times = measure(&world, || began.elapsed(), wanted)?;
+    // Of this rank: its sockets, and what it keeps since it began.
+    let mut mine = [0; 2];
+    let count = || mine = [open_sockets(), anonymous_bytes().saturating_sub(before)];
+    let times = measure(&world, || began.elapsed(), wanted, count)?;
+    let all = world.allgather_collective(&mine)?;
     if is_timer(&world) {
-        print_times("longarm", arguments.on, world.size(), &times);
+        let transport = arguments.on.called(arguments.routers);
+        let who = Who { peer: "longarm", on: &transport, np: world.size() };
+        who.print_times(&times);
+        let mut nodes = vec![[0; 2]; world.node_count() as usize];
+        for (rank, [sockets, memory]) in (0..).zip(all.as_chunks().0) {
+            let node = &mut nodes[world.node_of(rank).unwrap_or_default() as usize];
+            *node = [node[0] + sockets, node[1] + memory];
+        }
+        let most = nodes.iter().map(|[sockets, _]| *sockets).max().unwrap_or(0);
+        let memory: u64 = nodes.iter().map(|[_, memory]| *memory).sum();
+        who.print_counts(&[(COUNTS[1], most), (COUNTS[2], memory / nodes.len() as u64)]);
     }
     Ok(world.finalize()?)
+}
+
+/// Sockets of this process. 0: the system does not say.
+fn open_sockets() -> u64 {
+    let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return 0 };
+    let targets = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|target| target.as_os_str().as_encoded_bytes().starts_with(b"socket:")).count() as u64
+}
+
+/// Memory of this process that belongs to no file. 0: the system does not say.
+fn anonymous_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 fn contact_here(arguments: &ContactArguments) -> longarm::Result<()> {
@@ -284,7 +363,7 @@ fn contact_here(arguments: &ContactArguments) -> longarm::Result<()> {
     let how = if arguments.gets { Contact::Gets } else { Contact::Puts };
     let lat_us = contact(&world, how, || began.elapsed())?;
     if is_timer(&world) {
-        print_time(("longarm", arguments.on, world.size()), CONTACT, lat_us);
+        Who { peer: "longarm", on: arguments.on.name(), np: world.size() }.print_time(CONTACT, lat_us);
     }
     Ok(world.finalize()?)
 }
@@ -307,6 +386,8 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -336,8 +417,11 @@ mod tests {
     fn what_is_simulated_takes_longer_where_the_network_is_slower() {
         let time = |latency_ns| {
             let machine = Machine { latency_ns, ..Machine::cluster() };
-            let Simulated { start_us, times, connections } = simulate_one(machine, 6, 3, Some(Op::Alltoall)).unwrap();
-            assert!(start_us > 0.0 && connections > 0);
+            let Simulated { start_us, times, counts } = simulate_one(machine, 6, 3, Some(Op::Alltoall)).unwrap();
+            let counts: HashMap<&str, u64> = counts.into_iter().collect();
+            assert!(start_us > 0.0 && counts["scale_memory"] > 0);
+            // The leaders call each other, and who updates a word calls its server.
+            assert!((2..=counts["scale_sockets"]).contains(&counts["scale_connections"]), "{counts:?}");
             assert!(matches!(times[..], [(Op::Alltoall, _)]), "{times:?}");
             times[0].1
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_lite::future::block_on;
 use longarm::error::WindowError;
-use longarm::{Compare, Group, Question, Update, World};
+use longarm::{Compare, Group, Question, Reduction, Update, World};
 use longarm_sim::{Fault, FaultSet, Machine, Seen, run, run_on, run_seeds, simulated_time};
 use serde::{Deserialize, Serialize};
 
@@ -599,6 +599,51 @@ fn the_latency_of_the_network_is_paid_once_a_round_and_not_on_a_node() {
     // Two rounds of messages between four nodes in each of ten barriers; half a round is in doubt, as ranks leave one after the other.
     assert!((19_500..=25_000).contains(&longer), "{longer} us longer where the network takes 1000 us longer");
     assert_eq!(time_of_barriers(far, 8, 1), time_of_barriers(cluster, 8, 1));
+}
+
+#[test]
+fn routers_take_their_time_between_nodes_and_none_on_a_node() {
+    let cluster = Machine::cluster();
+    let routed = Machine { routers: true, ..cluster };
+    let (direct, by_routers) = (time_of_barriers(cluster, 8, 4), time_of_barriers(routed, 8, 4));
+    // Ten barriers, two rounds of messages in each, and in each a router sends what a rank has: it has to be woken for that.
+    let longer = by_routers.checked_sub(direct).unwrap().as_nanos();
+    assert!(longer > 20 * u128::from(cluster.wake_socket_ns), "{longer} ns longer by routers");
+    assert_eq!(by_routers, time_of_barriers(routed, 8, 4), "the same again");
+    assert_eq!(time_of_barriers(routed, 8, 1), time_of_barriers(cluster, 8, 1));
+    let slow = Machine { send_ns: cluster.send_ns + 1_000_000, ..routed };
+    let report = |machine| run_on(machine, 8, 4, many_updates).unwrap();
+    let (slow, routed) = (report(slow), report(routed));
+    assert!(
+        slow.routed && slow.virtual_ns > routed.virtual_ns + 4_000_000,
+        "a rank sends to its router, which sends on"
+    );
+}
+
+#[test]
+fn who_lies_down_on_links_hears_of_what_its_helper_was_about_to_look_at() {
+    let program = |world: World| {
+        let mut much = vec![1_u64; (1 << 20) / size_of::<u64>()];
+        for _ in 0..10 {
+            world.barrier_collective()?;
+            let began = simulated_time();
+            world.allreduce_collective(Reduction::Sum, &mut much)?;
+            let took = simulated_time().checked_sub(began).unwrap();
+            // One nap on links is longer.
+            assert!(took < Duration::from_millis(3), "{took:?}");
+        }
+        Ok::<(), longarm::Error>(world.finalize()?)
+    };
+    run_on(Machine { routers: true, ..Machine::cluster() }, 3, 3, program).unwrap();
+}
+
+/// All ranks but those of the first node add to a word of rank 0.
+fn many_updates(world: World) -> Result<(), longarm::Error> {
+    let word = world.allocate_collective::<u64>(1)?;
+    if world.node() != 0 {
+        word.fetch_add(0, 0, 1)?;
+    }
+    Ok(world.finalize()?)
 }
 
 #[test]

@@ -70,6 +70,18 @@ pub struct Speed {
     pub copy_kib_ns: u64,
 }
 
+impl Speed {
+    /// A call of the system that sends so many bytes.
+    pub fn send_takes_ns(&self, bytes: usize) -> u64 {
+        self.send_ns + bytes as u64 * self.copy_kib_ns / 1024
+    }
+
+    /// One that receives so many.
+    pub fn receive_takes_ns(&self, bytes: usize) -> u64 {
+        self.receive_ns + bytes as u64 * self.copy_kib_ns / 1024
+    }
+}
+
 impl Default for Speed {
     fn default() -> Speed {
         Speed {

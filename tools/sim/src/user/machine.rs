@@ -40,6 +40,8 @@ pub struct Machine {
     pub wake_socket_ns: u64,
     /// A context switch, where processors are shared.
     pub switch_ns: u64,
+    /// Nodes have routers, through which everything goes that goes to other nodes, as with `LONGARM_CONNECTIONS_MAX=0`.
+    pub routers: bool,
 }
 
 impl Machine {
@@ -59,6 +61,7 @@ impl Machine {
             wake_rank_ns: 200,
             wake_socket_ns: 3_000,
             switch_ns: 0,
+            routers: false,
         }
     }
 

@@ -149,9 +149,11 @@ fn run_kept(
     assert!((1..=RANKS_MAX).contains(&ranks), "{ranks} ranks: a program is run on 1 to {RANKS_MAX}");
     assert!((1..=ranks).contains(&nodes), "{nodes} nodes: {ranks} ranks are on 1 to {ranks}");
     let mut shape = Shape::of_program(seed, ranks, nodes, faults);
-    // What encryption and routers cost is not modelled.
-    shape.encrypted &= machine.is_none();
-    shape.plan.routed &= machine.is_none();
+    if let Some(machine) = machine {
+        shape.encrypted = false; // What that costs is not modelled.
+        shape.plan.routed = machine.routers && nodes > 1;
+        (shape.own_nodes_max, shape.own_links_max) = (0, 0);
+    }
     let routed = shape.plan.routed;
     let failed = |seen| Failure { seed, ranks, nodes, routed, faults, seen, events: Vec::new() };
     let job = Job::begin(shape, machine).map_err(|reason| failed(Seen::NotBegun { reason }))?;

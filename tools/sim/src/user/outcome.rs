@@ -24,6 +24,8 @@ pub struct Report {
     pub virtual_ns: u64,
     /// The most connections that were made to the server of one node, or to its router, those made anew included.
     pub connections_max: u32,
+    /// The most ends of connections that the server and the ranks of one node had, those made anew included.
+    pub sockets_max: u32,
     /// Nodes had routers, for all that went over no connection of a rank's own.
     pub routed: bool,
     /// The ranks that faults killed, and those that ended with their node's server.
@@ -154,6 +156,7 @@ pub(super) fn of(job: &Job, seen: Result<(), Seen>) -> Result<Report, Failure> {
             events: network.trace.count(),
             virtual_ns: network.now(),
             connections_max: network.link_count_max(),
+            sockets_max: network.socket_count_max(|rank| job.shape.node_of(rank)),
             routed: plan.routed,
             deaths: state.deaths.iter().map(|(rank, _)| *rank).collect(),
             faults: state.faults,

@@ -261,6 +261,10 @@ impl Scheduler {
             Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Help(rank))),
         };
         self.job.state.lock().ranks[rank as usize].help_due = false;
+        if self.rests_on_links(rank) {
+            // A helper steps aside for who waits there, and has lain down since this was due.
+            return self.tell_rank(rank);
+        }
         self.turn_line(rank);
         client.poll_progress();
         self.note_look(rank);
@@ -268,6 +272,13 @@ impl Scheduler {
         self.release(processor, rank, step_ns);
         self.help_later_if_calling(rank, &client);
         self.hear_all(self.job.shape.node_of(rank));
+    }
+
+    /// Whether a thread of a rank rests on links.
+    fn rests_on_links(&self, rank: u32) -> bool {
+        let state = self.job.state.lock();
+        let mut threads = state.ranks[rank as usize].threads.iter().map(|number| &state.threads[*number]);
+        threads.any(|thread| matches!(thread.resting, Some((RestOn::Links, _))))
     }
 
     /// What a rank has sent and nobody has acknowledged is looked after now and then.
@@ -316,6 +327,9 @@ impl Scheduler {
             } else {
                 let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
                 let Some(engine) = &mut state.engine else { return };
+                if let Some(router) = job.routers.get(node as usize) {
+                    router.pay();
+                }
                 // A server that sleeps on its descriptor has looked everywhere before.
                 let moved = engine.turn(now_ms, job.shape.plan.routed);
                 let soon_ns = if job.machine.is_some() { 0 } else { diced_ns };

@@ -106,7 +106,8 @@ impl Scheduler {
             return;
         }
         if self.job.nodes[node as usize].lock().hears() {
-            self.job.schedule_turn(node, 200 + self.dice.below(300));
+            let after_ns = delay_ns(&mut self.dice, (200, 300), &self.job, |machine| machine.wake_socket_ns);
+            self.job.schedule_turn(node, after_ns);
         }
         for rank in self.job.routers[node as usize].told() {
             if self.routed(rank).is_some_and(|routed| routed.hears()) {
