@@ -70,6 +70,15 @@ impl Channel {
         Some(std::mem::take(&mut self.passed_bytes) as u32)
     }
 
+    /// What waits at this end.
+    pub(super) fn waiting(&mut self) -> Option<&mut Buffer> {
+        match &mut self.end {
+            End::Here(here) => Some(&mut here.input),
+            End::Relay(relay) => Some(&mut relay.output),
+            End::Undecided(_) => None,
+        }
+    }
+
     /// How much it may send, as far as the other side is concerned.
     pub(super) fn sendable(&self) -> usize {
         if self.is_open { self.may_send.available() as usize } else { 0 }
@@ -116,7 +125,26 @@ pub(super) struct Buffer {
     start: usize,
 }
 
+/// What a buffer keeps at rest, at most.
+pub(super) const KEPT_BYTES_MAX: usize = 4 << 10;
+
 impl Buffer {
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether it takes more memory than at rest.
+    pub(super) fn has_grown(&self) -> bool {
+        self.kept_bytes() > KEPT_BYTES_MAX
+    }
+
+    /// Takes as little memory as at rest, if nothing waits.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            self.bytes.shrink_to(KEPT_BYTES_MAX);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

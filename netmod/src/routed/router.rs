@@ -243,6 +243,14 @@ impl Router {
         self.channels.iter().count()
     }
 
+    /// Memory of what waits at its trunks and channels.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&mut self) -> usize {
+        let trunks: usize = self.trunks.values_mut().map(|trunk| trunk.kept_bytes()).sum();
+        let waiting = self.channels.values_mut().filter_map(Channel::waiting);
+        trunks + waiting.map(|waiting| waiting.kept_bytes()).sum::<usize>()
+    }
+
     /// As if its trunks had carried all the channels that there are numbers for.
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {

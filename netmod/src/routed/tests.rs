@@ -18,6 +18,7 @@ use longarm_proto::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::channel::KEPT_BYTES_MAX;
 use super::*;
 use crate::conformance;
 use crate::dial::{Introduction, connect_authenticated};
@@ -227,6 +228,7 @@ fn channels_of_other_processes_are_links() {
 /// A router, and who says to be the router of another node to it.
 struct Called {
     listener: Box<dyn Listener>,
+    router: Arc<Mutex<Router>>,
     address: String,
     _driver: Driver,
 }
@@ -243,7 +245,8 @@ impl Called {
         let address = Address::parse(listener.address()).unwrap().router.to_owned();
         let router = routed.here.lock().upgrade().unwrap();
         let poller = router.lock().poller();
-        (Called { listener, address, _driver: Driver::start(&router, &poller) }, options)
+        let _driver = Driver::start(&router, &poller);
+        (Called { listener, router, address, _driver }, options)
     }
 
     /// A trunk, or what is none, by the number of its session.
@@ -366,6 +369,31 @@ fn who_sends_more_than_there_is_room_for_is_hung_up_on_and_nobody_before() {
     // There is room for nothing more, not even a byte.
     say(&mut *link, 1, TrunkRecord::Data(1), &[1]);
     assert!(matches!(hear(&mut *link), Err(LinkError::Closed | LinkError::Reset)));
+}
+
+#[test]
+fn what_waited_for_its_taker_leaves_no_memory_behind() {
+    let (mut called, options) = Called::start();
+    let mut link = called.call(&options, u64::MAX, 1).unwrap();
+    say(&mut *link, 1, TrunkRecord::Open, &[]);
+    let piece = vec![3; 1 << 14];
+    for _ in 0..CHANNEL_BYTES_MAX as usize / piece.len() {
+        say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
+    }
+    let mut channel = accepted(&mut *called.listener);
+    let kept = || called.router.lock().kept_bytes();
+    while kept() < CHANNEL_BYTES_MAX as usize {
+        std::thread::yield_now();
+    }
+    skip(&mut *channel, CHANNEL_BYTES_MAX as usize);
+    // What trunks share for what comes is not in it.
+    while kept() > 2 * KEPT_BYTES_MAX {
+        std::thread::yield_now();
+    }
+    say(&mut *link, 1, TrunkRecord::Data(5), b"again");
+    let mut again = [0; 5];
+    receive_all(&mut *channel, &mut again).unwrap();
+    assert_eq!(&again, b"again");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use longarm_proto::{
     TrunkViolation,
 };
 
+use super::channel::KEPT_BYTES_MAX;
 use super::line::{LINE, SocketLink};
 use super::table::ChannelKey;
 use crate::calls::Call;
@@ -278,6 +279,22 @@ impl Trunk {
     /// How much has been said and not been sent.
     pub(super) fn unsent_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
+    }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.outgoing.capacity()
+    }
+
+    /// Whether what waits to be sent takes more memory than at rest.
+    pub(super) fn has_grown(&self) -> bool {
+        self.kept_bytes() > KEPT_BYTES_MAX
+    }
+
+    /// Takes as little memory as at rest, if nothing waits to be sent.
+    pub(super) fn shrink(&mut self) {
+        if self.outgoing.is_empty() {
+            self.outgoing.shrink_to(KEPT_BYTES_MAX);
+        }
     }
 
     /// Takes all bytes of the regions as the next data of a channel, a copy of them, to be sent later.

@@ -340,7 +340,7 @@ impl Router {
         self.send_out(line_key);
     }
 
-    /// Gives up what has taken too long.
+    /// Gives up what has taken too long, and memory that nothing waits in.
     pub(super) fn look_after(&mut self) {
         self.tick.silence();
         let now_ms = self.clock.now_ms();
@@ -367,8 +367,23 @@ impl Router {
         for (trunk_key, why) in ended {
             self.end_trunk(trunk_key, &why);
         }
-        if self.entrance.has_time_limits() || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
+        let has_grown = self.shrink();
+        if self.entrance.has_time_limits() || has_grown || self.trunks.iter().any(|(_, trunk)| waits(trunk)) {
             self.tick.start();
         }
+    }
+
+    /// Gives back memory of buffers that nothing waits in. Whether there is more to give back later.
+    fn shrink(&mut self) -> bool {
+        let mut has_grown = false;
+        for trunk in self.trunks.values_mut() {
+            trunk.shrink();
+            has_grown |= trunk.has_grown();
+        }
+        for waiting in self.channels.values_mut().filter_map(Channel::waiting) {
+            waiting.shrink();
+            has_grown |= waiting.has_grown();
+        }
+        has_grown
     }
 }

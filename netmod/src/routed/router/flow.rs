@@ -370,6 +370,9 @@ impl Router {
                 other
             }
         };
+        if self.channels[receiver].waiting().is_some_and(|waiting| waiting.has_grown()) {
+            self.tick.start();
+        }
         if self.touched.last() != Some(&receiver) {
             self.touched.push(receiver);
         }
@@ -482,6 +485,9 @@ impl Router {
         let Some(trunk) = self.trunks.get_mut(trunk_key) else { return };
         if trunk.room() >= TRUNK_DATA_BYTES_MAX {
             self.touched.append(&mut trunk.starved);
+        }
+        if trunk.has_grown() {
+            self.tick.start();
         }
         let Going::Up(link) = &trunk.going else { return };
         let interest = link.awaits(Interest { readable: true, writable: trunk.wants_write() });
