@@ -352,6 +352,10 @@ impl Scheduler {
         }
         if self.is_routed() {
             self.job.schedule_turn(node, ROUTER_TICK_MS * 1_000_000);
+            // What its router has brought is there before it sleeps.
+            if self.job.machine.is_some() && self.job.nodes[node as usize].lock().hears() {
+                self.job.schedule_turn(node, 0);
+            }
             self.hear_descriptors(node);
         }
     }
