@@ -3,11 +3,12 @@
 #
 #   benches/scale.sh FOLDER [RANKS]
 #
-# FOLDER gets lines of JSON and pictures. RANKS is the most to simulate with a processor each, 10000 by default, which takes minutes.
+# FOLDER gets lines of JSON and pictures. RANKS is the most to simulate with a processor each, 10000 by default, which takes minutes; through routers
+# at most 2000.
 set -euo pipefail
 
 usage() {
-    sed -n '2,6s/^# \{0,1\}//p' "$0"
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
     exit 2
 }
 [ $# -ge 1 ] && [ $# -le 2 ] || usage

@@ -16,7 +16,7 @@ const MACHINES: [(&str, &str); 4] = [
 const COUNTS: [(&str, &str, &str); 3] = [
     ("connections", "Connections of the server that has most of them", "connections"),
     ("sockets", "Sockets of the node that has most of them", "sockets"),
-    ("memory", "Memory of a node", "bytes"),
+    ("memory", "Memory of a node, on average", "bytes"),
 ];
 
 /// Whether a line is one of `longarm-scale`.

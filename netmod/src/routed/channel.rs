@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_memory::RegionMut;
+use longarm_memory::{Region, RegionMut};
 use longarm_proto::{CHANNEL_BYTES_MAX, CHANNEL_CREDIT_BYTES_MIN, ChannelNumber, Credit, Mutation, mutation};
 
 use super::table::{ChannelKey, TrunkKey};
@@ -129,6 +129,7 @@ pub(super) struct Buffer {
 pub(super) const KEPT_BYTES_MAX: usize = 4 << 10;
 
 impl Buffer {
+    /// The memory that it takes.
     pub(super) fn kept_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -154,12 +155,16 @@ impl Buffer {
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.push_region(Region::from_slice(bytes));
+    }
+
+    pub(super) fn push_region(&mut self, region: Region<'_>) {
         // Where more comes before all was passed it is never empty, and what was passed has to go all the same.
         if self.start >= self.bytes.len() - self.start {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        self.bytes.extend_from_slice(bytes);
+        region.append_to(&mut self.bytes);
     }
 
     pub(super) fn pass(&mut self, bytes: usize) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use longarm_proto::{Mutation, NodeId, TrunkRecord, TrunkViolation, mutation};
 
 use super::address::Address;
-use super::channel::{Channel, End, Relay};
+use super::channel::{Buffer, Channel, End, Relay};
 use super::line::{self, SocketLink};
 use super::options::RoutedOptions;
 use super::own::RankListener;
@@ -131,8 +131,8 @@ pub(super) struct Router {
     attempts_of: HashMap<NodeId, u32>,
     /// How long nodes took to answer whose trunks were given up for their silence.
     slowest_of: HashMap<NodeId, u64>,
-    /// What bytes of trunks come to, while no trunk has it.
-    incoming: Option<Box<[u8]>>,
+    /// The buffer that trunks receive into. `None`: a trunk has it, or none was needed yet.
+    receive_buffer: Option<Box<[u8]>>,
     /// Channels that something has happened to.
     touched: Vec<ChannelKey>,
     /// Trunks whose links hold bytes that no descriptor announces: the next turn brings them in.
@@ -214,7 +214,7 @@ impl Router {
             attempts: 0,
             attempts_of: HashMap::new(),
             slowest_of: HashMap::new(),
-            incoming: None,
+            receive_buffer: None,
             touched: Vec::new(),
             holding: Vec::new(),
             corks: 0,
@@ -246,9 +246,19 @@ impl Router {
     /// Memory of what waits at its trunks and channels.
     #[cfg(test)]
     pub(super) fn kept_bytes(&mut self) -> usize {
-        let trunks: usize = self.trunks.values_mut().map(|trunk| trunk.kept_bytes()).sum();
-        let waiting = self.channels.values_mut().filter_map(Channel::waiting);
-        trunks + waiting.map(|waiting| waiting.kept_bytes()).sum::<usize>()
+        self.waiting().map(|waiting| waiting.kept_bytes()).sum()
+    }
+
+    /// Whether it will look at time limits and memory.
+    #[cfg(test)]
+    pub(super) fn will_look(&self) -> bool {
+        self.tick.is_set()
+    }
+
+    /// As if that time had come.
+    #[cfg(test)]
+    pub(super) fn look_now(&mut self) {
+        self.look_after();
     }
 
     /// As if its trunks had carried all the channels that there are numbers for.
@@ -256,6 +266,12 @@ impl Router {
     pub(super) fn use_up_numbers(&mut self) {
         let ours = self.trunks.values_mut().filter(|trunk| trunk.is_ours());
         ours.for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
+    }
+
+    /// All that something waits in, at its trunks and channels.
+    fn waiting(&mut self) -> impl Iterator<Item = &mut Buffer> {
+        let at_trunks = self.trunks.values_mut().map(Trunk::waiting);
+        at_trunks.chain(self.channels.values_mut().filter_map(Channel::waiting))
     }
 
     /// Where other nodes reach it. Empty at a rank that has no more than its line.

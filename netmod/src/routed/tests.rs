@@ -376,15 +376,21 @@ fn what_waited_for_its_taker_leaves_no_memory_behind() {
     let (mut called, options) = Called::start();
     let mut link = called.call(&options, u64::MAX, 1).unwrap();
     say(&mut *link, 1, TrunkRecord::Open, &[]);
+    let mut channel = accepted(&mut *called.listener);
+    // The call has a time limit: it looks for that.
+    while called.router.lock().will_look() {
+        std::thread::yield_now();
+    }
     let piece = vec![3; 1 << 14];
     for _ in 0..CHANNEL_BYTES_MAX as usize / piece.len() {
         say(&mut *link, 1, TrunkRecord::Data(piece.len() as u32), &piece);
     }
-    let mut channel = accepted(&mut *called.listener);
     let kept = || called.router.lock().kept_bytes();
     while kept() < CHANNEL_BYTES_MAX as usize {
         std::thread::yield_now();
     }
+    called.router.lock().look_now();
+    assert!(kept() >= CHANNEL_BYTES_MAX as usize && called.router.lock().will_look(), "it waits, and is not forgotten");
     skip(&mut *channel, CHANNEL_BYTES_MAX as usize);
     // What trunks share for what comes is not in it.
     while kept() > 2 * KEPT_BYTES_MAX {

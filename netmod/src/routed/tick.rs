@@ -48,6 +48,11 @@ impl Tick {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set
+    }
+
     /// Whether it has rung where no system rings.
     pub(super) fn is_due(&self) -> bool {
         self.is_set && self.simulated.is_some_and(|clock| clock.now_ms() >= self.due_ms)

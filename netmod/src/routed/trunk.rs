@@ -10,7 +10,7 @@ use longarm_proto::{
     TrunkViolation,
 };
 
-use super::channel::KEPT_BYTES_MAX;
+use super::channel::Buffer;
 use super::line::{LINE, SocketLink};
 use super::table::ChannelKey;
 use crate::calls::Call;
@@ -61,9 +61,8 @@ pub(super) struct Trunk {
     begun: Option<Begun>,
     /// The last look that has found nothing.
     looked_in_vain: Option<VainLook>,
-    outgoing: Vec<u8>,
-    sent: usize,
-    /// What has come and is not cut into records lies between `start` and `end`. Empty: nothing does, and [`Trunk::lend_incoming`] comes before more.
+    outgoing: Buffer,
+    /// What has come and is not cut into records lies between `start` and `end`. Empty: the trunk has no buffer, and borrows one before it receives.
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
@@ -181,8 +180,7 @@ impl Trunk {
             is_full: false,
             begun: None,
             looked_in_vain: None,
-            outgoing: Vec::new(),
-            sent: 0,
+            outgoing: Buffer::default(),
             incoming: Box::default(),
             start: 0,
             end: 0,
@@ -273,40 +271,23 @@ impl Trunk {
 
     /// Says something of a channel, behind all that was said before.
     pub(super) fn say(&mut self, channel: ChannelNumber, record: TrunkRecord) {
-        self.outgoing.extend_from_slice(&TrunkHeader { channel, record }.encode());
+        self.outgoing.push(&TrunkHeader { channel, record }.encode());
     }
 
     /// How much has been said and not been sent.
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.outgoing.len() - self.sent
+        self.outgoing.ready().len()
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.outgoing.capacity()
-    }
-
-    /// Whether what waits to be sent takes more memory than at rest.
-    pub(super) fn has_grown(&self) -> bool {
-        self.kept_bytes() > KEPT_BYTES_MAX
-    }
-
-    /// Takes as little memory as at rest, if nothing waits to be sent.
-    pub(super) fn shrink(&mut self) {
-        if self.outgoing.is_empty() {
-            self.outgoing.shrink_to(KEPT_BYTES_MAX);
-        }
+    /// What waits to be sent.
+    pub(super) fn waiting(&mut self) -> &mut Buffer {
+        &mut self.outgoing
     }
 
     /// Takes all bytes of the regions as the next data of a channel, a copy of them, to be sent later.
     pub(super) fn keep_data(&mut self, channel: ChannelNumber, regions: &[Region<'_>]) {
         self.say(channel, data_record(regions));
-        regions.iter().for_each(|region| self.keep(*region));
-    }
-
-    fn keep(&mut self, region: Region<'_>) {
-        let had = self.outgoing.len();
-        self.outgoing.resize(had + region.len(), 0);
-        region.copy_to_slice(&mut self.outgoing[had..]);
+        regions.iter().for_each(|region| self.outgoing.push_region(*region));
     }
 
     /// Takes all bytes of the regions as the next data of a channel. They are sent from where they are as far as that goes,
@@ -324,7 +305,7 @@ impl Trunk {
         for region in whole {
             let skipped = gone.min(region.len());
             gone -= skipped;
-            self.keep(region.slice(skipped, region.len() - skipped));
+            self.outgoing.push_region(region.slice(skipped, region.len() - skipped));
         }
         Ok(())
     }
@@ -373,31 +354,24 @@ impl Trunk {
             return Ok(());
         }
         let Going::Up(link) = &mut self.going else { return Ok(()) };
-        while self.sent < self.outgoing.len() {
-            match link.send(&[Region::from_slice(&self.outgoing[self.sent..])])? {
+        while !self.outgoing.is_empty() {
+            match link.send(&[Region::from_slice(self.outgoing.ready())])? {
                 0 => break,
-                bytes => self.sent += bytes,
+                bytes => self.outgoing.pass(bytes),
             }
-        }
-        if self.sent == self.outgoing.len() {
-            self.outgoing.clear();
-            self.sent = 0;
-        } else if self.sent >= OUTGOING_BYTES_MAX {
-            self.outgoing.drain(..self.sent);
-            self.sent = 0;
         }
         Ok(())
     }
 
-    /// Before bytes are brought in: takes what they come to, if there is none. Trunks share one, as most of the time nothing is left in it.
-    pub(super) fn lend_incoming(&mut self, shared: &mut Option<Box<[u8]>>) {
+    /// Takes a buffer to receive into, if the trunk has none: the one that all share, unless another trunk has it.
+    pub(super) fn borrow_buffer(&mut self, shared: &mut Option<Box<[u8]>>) {
         if self.incoming.is_empty() {
             self.incoming = shared.take().unwrap_or_else(|| vec![0; INCOMING_BYTES].into_boxed_slice());
         }
     }
 
     /// Gives it back, if nothing is left in it.
-    pub(super) fn give_back_incoming(&mut self, shared: &mut Option<Box<[u8]>>) {
+    pub(super) fn return_buffer(&mut self, shared: &mut Option<Box<[u8]>>) {
         if self.start == self.end && !self.incoming.is_empty() {
             (self.start, self.end) = (0, 0);
             *shared = Some(std::mem::take(&mut self.incoming));
@@ -558,10 +532,10 @@ mod tests {
         let mut waits = Trunk::line(first.1, false, NodeId(0));
         let mut receive = |trunk: &mut Trunk, from: &mut SocketLink, bytes: &[u8]| {
             assert_eq!(from.send(&[Region::from_slice(bytes)]).unwrap(), bytes.len());
-            trunk.lend_incoming(&mut shared);
+            trunk.borrow_buffer(&mut shared);
             assert!(trunk.receive().unwrap() == Received::All);
             let is_whole = matches!(trunk.next().unwrap(), Some(Arrival::Record(_)));
-            trunk.give_back_incoming(&mut shared);
+            trunk.return_buffer(&mut shared);
             (is_whole, trunk.incoming.len(), shared.is_some())
         };
         assert_eq!(receive(&mut waits, &mut first.0, begin), (false, INCOMING_BYTES, false));

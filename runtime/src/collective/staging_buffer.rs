@@ -6,8 +6,8 @@ use longarm_client::ClientWindow;
 use longarm_proto::{AccessKey, Secret};
 use parking_lot::Mutex;
 
-/// A staging buffer has two halves: one may be read while the other is written. A page more than a MiB, because blocks begin at whole lines: a
-/// MiB for each of some members goes in as many rounds as there are other members, and not in one more for the last lines.
+/// A staging buffer has two halves: one may be read while the other is written. Each has a page more than a MiB: blocks begin at whole lines, and up
+/// to 64 of them that fill a MiB go in one round. (`tools/launch/tests/jobs/large_collectives.rs` tests sizes around it.)
 pub(super) const HALF_BYTES: usize = (1 << 20) + (4 << 10);
 /// And room for the elements by which slices of one half are larger than even ones, in reductions.
 const SLICES_BYTES: usize = 64 << 10;

@@ -77,7 +77,7 @@ pub fn is_timer(world: &World) -> bool {
 }
 
 /// Times calls, as wanted.
-struct Timer<'a, N> {
+struct Stopwatch<'a, N> {
     world: &'a World,
     now: N,
     wanted: Wanted,
@@ -85,7 +85,7 @@ struct Timer<'a, N> {
     all: Vec<(Op, f64)>,
 }
 
-impl<N: Fn() -> Duration> Timer<'_, N> {
+impl<N: Fn() -> Duration> Stopwatch<'_, N> {
     fn time(&mut self, op: Op, calls: u32, call: &mut dyn FnMut() -> longarm::Result<()>) -> longarm::Result<()> {
         if self.wanted.only.is_some_and(|only| only != op) {
             return Ok(());
@@ -106,8 +106,8 @@ impl<N: Fn() -> Duration> Timer<'_, N> {
     }
 }
 
-/// Measures it: microseconds of one. `now` is the time. What the rank is given counts that [`is_timer`] says. `between` is called when all is done
-/// but what moves much, which no rank begins before. Collective.
+/// Measures it: microseconds of one. `now` is the time. What the rank is given counts that [`is_timer`] says. `before_large` is called when all is
+/// done but what moves much, which no rank begins before. Collective.
 ///
 /// # Errors
 /// Of the calls.
@@ -115,17 +115,17 @@ pub fn measure(
     world: &World,
     now: impl Fn() -> Duration,
     wanted: Wanted,
-    between: impl FnOnce(),
+    before_large: impl FnOnce(),
 ) -> longarm::Result<Vec<(Op, f64)>> {
     let np = world.size();
-    let mut timer = Timer { world, now, wanted, all: Vec::new() };
-    timer.time(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
-    timer.time(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
-    timer.time(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
-    timer.time(Op::Window, CALLS, &mut || Ok(world.allocate_collective::<u64>(1)?.free_collective()?))?;
+    let mut watch = Stopwatch { world, now, wanted, all: Vec::new() };
+    watch.time(Op::Barrier, CALLS, &mut || Ok(world.barrier_collective()?))?;
+    watch.time(Op::Allreduce, CALLS, &mut || Ok(world.allreduce_collective(Reduction::Sum, &mut [1_u64])?))?;
+    watch.time(Op::Broadcast, CALLS, &mut || Ok(world.broadcast_collective(0, &mut [1_u64])?))?;
+    watch.time(Op::Window, CALLS, &mut || Ok(world.allocate_collective::<u64>(1)?.free_collective()?))?;
     let word = world.allocate_collective::<u64>(1)?;
     let (updates, mut calls) = ((ALL_UPDATES_MAX / np).clamp(1, UPDATES), 0);
-    timer.time(Op::FetchAdd, 1, &mut || {
+    watch.time(Op::FetchAdd, 1, &mut || {
         calls += 1;
         for _ in 0..updates {
             word.fetch_add(0, 0, 1)?;
@@ -134,24 +134,24 @@ pub fn measure(
     })?;
     let expected = u64::from(np) * u64::from(updates) * calls;
     assert!(world.rank() != 0 || word.get_one(0, 0)? == expected, "every update counts");
-    between();
+    before_large();
     world.barrier_collective()?;
     if np <= MEMORY_RANKS_MAX {
         let mut mine = vec![1_u64; MANY];
-        timer.time(Op::AllreduceLarge, LARGE_CALLS, &mut || {
+        watch.time(Op::AllreduceLarge, LARGE_CALLS, &mut || {
             mine.fill(1);
             world.allreduce_collective(Reduction::Sum, &mut mine)?;
             assert!(mine[0] == u64::from(np) && mine[MANY - 1] == u64::from(np), "every rank counts");
             Ok(())
         })?;
         let shares = vec![1_u64; np as usize];
-        timer.time(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
+        watch.time(Op::Alltoall, CALLS, &mut || Ok(world.alltoall_collective(&shares).map(drop)?))?;
     }
     // One update of one rank, with all others at it.
-    for (_, time_us) in timer.all.iter_mut().filter(|(op, _)| *op == Op::FetchAdd) {
+    for (_, time_us) in watch.all.iter_mut().filter(|(op, _)| *op == Op::FetchAdd) {
         *time_us /= f64::from(np * updates);
     }
-    Ok(timer.all)
+    Ok(watch.all)
 }
 
 /// What [`contact`] measures, as lines call it, and how much goes from each rank to each other.

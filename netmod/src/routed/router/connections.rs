@@ -373,17 +373,11 @@ impl Router {
         }
     }
 
-    /// Gives back memory of buffers that nothing waits in. Whether there is more to give back later.
+    /// Gives back memory of what nothing waits in. Whether there is more to give back later.
     fn shrink(&mut self) -> bool {
-        let mut has_grown = false;
-        for trunk in self.trunks.values_mut() {
-            trunk.shrink();
-            has_grown |= trunk.has_grown();
-        }
-        for waiting in self.channels.values_mut().filter_map(Channel::waiting) {
+        self.waiting().fold(false, |has_grown, waiting| {
             waiting.shrink();
-            has_grown |= waiting.has_grown();
-        }
-        has_grown
+            waiting.has_grown() | has_grown
+        })
     }
 }

@@ -246,16 +246,17 @@ impl Router {
 
     fn receive_trunk(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         if let Some(trunk) = self.trunks.get_mut(trunk_key) {
-            trunk.lend_incoming(&mut self.incoming);
+            trunk.borrow_buffer(&mut self.receive_buffer);
         }
-        let received = self.receive_into_lent(trunk_key);
+        let received = self.receive_with_buffer(trunk_key);
+        // Else it has ended, and the buffer with it: the next one to receive makes another.
         if let Some(trunk) = self.trunks.get_mut(trunk_key) {
-            trunk.give_back_incoming(&mut self.incoming);
+            trunk.return_buffer(&mut self.receive_buffer);
         }
         received
     }
 
-    fn receive_into_lent(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
+    fn receive_with_buffer(&mut self, trunk_key: TrunkKey) -> Result<(), Ended> {
         for _ in 0..RECEIVES_PER_TURN {
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
             let received = trunk.receive()?;
@@ -486,7 +487,7 @@ impl Router {
         if trunk.room() >= TRUNK_DATA_BYTES_MAX {
             self.touched.append(&mut trunk.starved);
         }
-        if trunk.has_grown() {
+        if trunk.waiting().has_grown() {
             self.tick.start();
         }
         let Going::Up(link) = &trunk.going else { return };

@@ -8,7 +8,7 @@
 //!   server of a node ─────────────────────── real Engine ──┘
 //! ```
 //!
-//! The runtime, the client, the server, the protocol and the shared memory are those of every job, and so are the routers that nodes have in some seeds. Each thread of a rank is one of the
+//! The runtime, the client, the server, the protocol and the shared memory are those of every job, and so are the routers that nodes have in some seeds, or on a machine with some. Each thread of a rank is one of the
 //! system, so that thread-locals, panics and stacks of the program are its own; but only who has the baton runs, and who would sleep
 //! gives it to the scheduler, which resumes whom the next event concerns. What takes its turns at links and faults is what
 //! the simulator's own jobs use ([`crate::network`], [`crate::faults`]).

@@ -24,7 +24,8 @@ pub struct Report {
     pub virtual_ns: u64,
     /// The most connections that were made to the server of one node, or to its router, those made anew included.
     pub connections_max: u32,
-    /// The most ends of connections that the server and the ranks of one node had, those made anew included.
+    /// The most ends of connections between nodes that the server and the ranks of one node had, those made anew included. What is between ranks and
+    /// their router does not count.
     pub sockets_max: u32,
     /// Nodes had routers, for all that went over no connection of a rank's own.
     pub routed: bool,

@@ -261,13 +261,13 @@ impl Scheduler {
             Err(free_ns) => return network::with(|network| network.at(free_ns, Event::Help(rank))),
         };
         self.job.state.lock().ranks[rank as usize].help_due = false;
-        if self.rests_on_links(rank) {
-            // A helper steps aside for who waits there, and has lain down since this was due.
-            return self.tell_rank(rank);
-        }
         self.turn_line(rank);
         client.poll_progress();
         self.note_look(rank);
+        if self.rests_on_links(rank) {
+            // It has lain down since this was due. What it waits for may have been taken in just now.
+            self.tell_rank(rank);
+        }
         let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
         self.release(processor, rank, step_ns);
         self.help_later_if_calling(rank, &client);
