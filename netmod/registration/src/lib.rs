@@ -82,7 +82,9 @@
 //! descriptor is shared, so that deregistering in the child would take them from the parent. A page that the kernel wipes
 //! in children tells them apart without a system call. In a child, lookups find nothing, `acquire` is refused, and what
 //! is dropped deregisters nothing. The fork itself neither waits nor disturbs the parent. A child may make a cache of
-//! its own.
+//! its own, if no other thread of the parent was starting or ending when it forked: such a thread holds a lock of Rust's
+//! standard library, which stays locked in the child, whose threads would wait for it. Those of a cache are past that when
+//! the cache is there.
 //!
 //! # One cache a process
 //!
