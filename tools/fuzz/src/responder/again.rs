@@ -87,6 +87,7 @@ impl Peer {
             HALF => {
                 self.session.attempt += 1;
                 let session = Session { is_known: true, received_bytes: heard_bytes, ..self.session };
+                self.note_told(heard_bytes);
                 let (link, _) = prove(node, self.rank, session, self.pipes);
                 for _ in 0..choices.byte() % 4 {
                     node.turn();
@@ -126,8 +127,16 @@ impl Peer {
         }
     }
 
+    /// A call says that so much was received: a later one of an honest peer says no less, whatever became of this one.
+    fn note_told(&mut self, received_bytes: u64) {
+        if received_bytes <= self.heard_bytes {
+            self.stream.acknowledged_bytes = self.stream.acknowledged_bytes.max(received_bytes);
+        }
+    }
+
     fn call_with(&mut self, node: &mut Node, received_bytes: u64) -> Call {
         self.session.attempt += 1;
+        self.note_told(received_bytes);
         let call = self.call(node, Session { received_bytes, ..self.session });
         self.session.is_known = true;
         call
