@@ -279,21 +279,23 @@ impl Network {
 
     /// How many links were made to the node that most were made to.
     pub fn link_count_max(&self) -> u32 {
-        let mut counts = vec![0; self.backlogs.len()];
-        self.links.iter().for_each(|link| counts[link.node as usize] += 1);
-        counts.into_iter().max().unwrap_or(0)
+        self.count_max(self.links.iter().map(|link| link.node))
     }
 
     /// How many ends of links the node has that has most of them, of its server and of its ranks, of all that were made. `node_of`: a rank.
     pub fn socket_count_max(&self, node_of: impl Fn(u32) -> u32) -> u32 {
+        let owners = self.links.iter().flat_map(|link| link.owners);
+        self.count_max(owners.filter_map(|owner| match owner {
+            Owner::Rank(rank) => Some(node_of(rank)),
+            Owner::Server(node) => Some(node),
+            Owner::Stranger(_) => None,
+        }))
+    }
+
+    /// How often the most frequent of these nodes occurs.
+    fn count_max(&self, nodes: impl Iterator<Item = u32>) -> u32 {
         let mut counts = vec![0; self.backlogs.len()];
-        for owner in self.links.iter().flat_map(|link| link.owners) {
-            match owner {
-                Owner::Rank(rank) => counts[node_of(rank) as usize] += 1,
-                Owner::Server(node) => counts[node as usize] += 1,
-                Owner::Stranger(_) => {}
-            }
-        }
+        nodes.for_each(|node| counts[node as usize] += 1);
         counts.into_iter().max().unwrap_or(0)
     }
 

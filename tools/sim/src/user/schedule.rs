@@ -264,21 +264,12 @@ impl Scheduler {
         self.turn_line(rank);
         client.poll_progress();
         self.note_look(rank);
-        if self.rests_on_links(rank) {
-            // It has lain down since this was due. What it waits for may have been taken in just now.
-            self.tell_rank(rank);
-        }
+        // A thread may have lain down since this was due. What it waits for may have been taken in just now.
+        self.wake_from_links(rank);
         let step_ns = self.job.machine.map_or(0, |machine| machine.step_ns);
         self.release(processor, rank, step_ns);
         self.help_later_if_calling(rank, &client);
         self.hear_all(self.job.shape.node_of(rank));
-    }
-
-    /// Whether a thread of a rank rests on links.
-    fn rests_on_links(&self, rank: u32) -> bool {
-        let state = self.job.state.lock();
-        let mut threads = state.ranks[rank as usize].threads.iter().map(|number| &state.threads[*number]);
-        threads.any(|thread| matches!(thread.resting, Some((RestOn::Links, _))))
     }
 
     /// What a rank has sent and nobody has acknowledged is looked after now and then.

@@ -26,14 +26,27 @@ impl Scheduler {
     }
 
     pub(super) fn tell_rank(&mut self, rank: u32) {
+        {
+            let state = self.job.state.lock();
+            let mine = &state.ranks[rank as usize];
+            if mine.dead || mine.client.is_none() {
+                return;
+            }
+        }
+        if !self.wake_from_links(rank)
+            && !std::mem::replace(&mut self.job.state.lock().ranks[rank as usize].help_due, true)
+        {
+            let after_ns = self.job.machine.map_or(500, |machine| machine.wake_socket_ns);
+            network::with(|network| network.after(after_ns, Event::Help(rank)));
+        }
+    }
+
+    /// Wakes the threads of a rank that rest on links. False: there are none.
+    pub(super) fn wake_from_links(&mut self, rank: u32) -> bool {
         let mut state = self.job.state.lock();
         let state = &mut *state;
-        let mine = &mut state.ranks[rank as usize];
-        if mine.dead || mine.client.is_none() {
-            return;
-        }
         let mut woken = false;
-        for number in mine.threads.iter().copied() {
+        for number in state.ranks[rank as usize].threads.iter().copied() {
             let thread = &mut state.threads[number];
             if let Some((RestOn::Links, _)) = thread.resting {
                 woken = true;
@@ -42,10 +55,7 @@ impl Scheduler {
                 network::with(|network| network.after(after_ns, Event::Wake(number as u32, thread.ticket)));
             }
         }
-        if !woken && !std::mem::replace(&mut mine.help_due, true) {
-            let after_ns = self.job.machine.map_or(500, |machine| machine.wake_socket_ns);
-            network::with(|network| network.after(after_ns, Event::Help(rank)));
-        }
+        woken
     }
 
     /// Wakes the threads of a node that rest on an eventcount which was notified.
