@@ -3,6 +3,7 @@
 use longarm_proto::Rank;
 
 use super::call::Call;
+use super::elements::{Little, copied};
 use super::rounds::Participants;
 use super::signature::{SIGNATURE_BYTES, Signature};
 use super::tree::Combine;
@@ -57,23 +58,23 @@ pub(crate) enum Load {
     /// The bytes of one member, on their way to all; `None` where they have not arrived yet.
     OfOne {
         /// These.
-        bytes: Option<Vec<u8>>,
+        bytes: Option<Little>,
         /// How many they are.
         due: usize,
     },
     /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
-    OfAll(Vec<u8>),
+    OfAll(Little),
     /// One value that all members come to. Each has equally many bytes, at least 1, and so has the value.
     Merged {
         /// What is known so far: at first what this member says.
-        bytes: Vec<u8>,
+        bytes: Little,
         /// How that of others is taken in.
         merge: Merge,
     },
     /// The elements that all come to by a reduction, as many at each.
     Reduced {
         /// Those of this member; afterwards the result.
-        bytes: Vec<u8>,
+        bytes: Little,
         /// How they are combined.
         combine: Combine,
     },
@@ -84,7 +85,7 @@ pub(crate) enum Load {
         /// All shares of this member.
         shares: Vec<u8>,
         /// Its shares of all, if they have come: of this one, of the one before it, and so on around.
-        got: Option<Vec<u8>>,
+        got: Option<Little>,
     },
 }
 
@@ -115,11 +116,11 @@ pub(super) struct Known {
     /// [`SAME`] and [`OFFERED`].
     pub(super) flags: u8,
     /// What little data they have. Of all: those of this speaker, of the one before it, and so on around.
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Little,
 }
 
 impl Known {
-    pub(super) const NOTHING: Known = Known { flags: 0, bytes: Vec::new() };
+    pub(super) const NOTHING: Known = Known { flags: 0, bytes: Little::new_const() };
 }
 
 impl Load {
@@ -161,7 +162,7 @@ impl Load {
     }
 
     /// Takes what an agreement brought. Whether that is all.
-    pub(super) fn fill(&mut self, brought: Vec<u8>) -> bool {
+    pub(super) fn fill(&mut self, brought: Little) -> bool {
         match self {
             Load::Empty => true,
             // More than can be shown at barriers, or nobody had it.
@@ -195,12 +196,11 @@ impl Call<'_> {
     /// In every round a member tells the one ahead whether all of whom it has heard call the same, and what it calls itself. After
     /// the last round all know it of the whole group, and have the whole load. Only if there are differences they find out which.
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
-    pub(super) fn agree(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
-        let known = Known { flags: flags_of(offered), bytes: load.bytes().to_vec() };
-        let known =
-            self.agree_around(&Participants::of_members(self.size(), self.me()), &mine, load.carried(), known)?;
+    pub(super) fn agree(&mut self, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
+        let known = Known { flags: flags_of(offered), bytes: copied(load.bytes()) };
+        let known = self.agree_around(&Participants::of_members(self.size(), self.me()), load.carried(), known)?;
         if known.flags & SAME == 0 {
-            return Err(self.find_differences(mine));
+            return Err(self.find_differences());
         }
         load.fill(known.bytes);
         Ok(known.flags & OFFERED != 0)
@@ -210,11 +210,10 @@ impl Call<'_> {
     pub(super) fn agree_around(
         &mut self,
         participants: &Participants<'_>,
-        mine: &Signature,
         carried: Carried,
         mut known: Known,
     ) -> Result<Known, CollectiveError> {
-        let digest = mine.digest().to_le_bytes();
+        let digest = self.signature.digest().to_le_bytes();
         self.disseminate(participants, |call, round| {
             // Before this round there are bytes of `distance` speakers; near the end not all are missing there.
             let due = |ahead: u32, piece_bytes: usize| participants.pieces_behind(ahead, round.missing) * piece_bytes;
@@ -278,7 +277,8 @@ impl Call<'_> {
     /// Who calls what, where not all call the same: every member tells the one ahead the smallest and the largest signature it has
     /// heard of.
     #[cold]
-    pub(super) fn find_differences(&mut self, mine: Signature) -> CollectiveError {
+    pub(super) fn find_differences(&mut self) -> CollectiveError {
+        let mine = self.signature;
         let me = self.member(self.me());
         let (mut least, mut most) = (Claim(mine, me), Claim(mine, me));
         let heard = self.disseminate(&Participants::of_members(self.size(), self.me()), |call, round| {

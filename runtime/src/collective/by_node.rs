@@ -6,16 +6,17 @@
 
 use super::agree::{Known, Load, OFFERED, SAME, flags_of, merge_pieces};
 use super::call::Call;
-use super::elements::copy;
+use super::elements::{Little, copy};
 use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
 use super::rounds::Participants;
-use super::signature::Signature;
 use crate::error::CollectiveError;
 use crate::group::Group;
 
 /// What the members on a node have told their leader.
 struct Heard {
     met: Met,
+    /// What they show.
+    bytes: Little,
     /// Who has sent more, by its number on the node, and how many bytes.
     sent: Vec<(u32, u64)>,
 }
@@ -30,12 +31,7 @@ fn speakers<'a>(group: &'a Group, load: &Load) -> Participants<'a> {
 
 impl Call<'_> {
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
-    pub(super) fn agree_by_node(
-        &mut self,
-        mine: Signature,
-        load: &mut Load,
-        offered: bool,
-    ) -> Result<bool, CollectiveError> {
+    pub(super) fn agree_by_node(&mut self, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         let nodes = self.group.nodes();
         let (my_local, locals) = (nodes.local(), 0..nodes.here().len() as u32);
         if !nodes.is_leader() && load.bytes().len() > DATA_BYTES {
@@ -43,18 +39,22 @@ impl Call<'_> {
         }
         let sent_at = self.slot.step;
         self.next_step();
-        let (shown, to_carry) = (Shown::to_leader(&mine, load, offered), &*load);
-        let read = |word: &dyn Fn(u32, usize) -> u64| Heard {
-            sent: locals.clone().skip(1).map(|local| (local, shown_count(&|at| word(local, at)))).collect(),
-            met: Met::read(word, (my_local, &mine, to_carry), locals),
+        let (shown, to_carry) = (Shown::to_leader(self.signature.digest(), load, offered), &*load);
+        let read = |word: &dyn Fn(u32, usize) -> u64| {
+            let mut bytes = Little::new();
+            Heard {
+                sent: locals.clone().skip(1).map(|local| (local, shown_count(|at| word(local, at)))).collect(),
+                met: Met::read(word, (my_local, &shown, to_carry), locals, &mut bytes),
+                bytes,
+            }
         };
         let known = self.through_leader(shown.words(), read, |call, heard| {
             let known = call.in_step(sent_at, |call| call.known_of(heard, to_carry))?;
-            let known = call.agree_around(&speakers(call.group, to_carry), &mine, to_carry.carried(), known)?;
+            let known = call.agree_around(&speakers(call.group, to_carry), to_carry.carried(), known)?;
             Ok(call.reduced(to_carry, known))
         })?;
         if known.flags & SAME == 0 {
-            return Err(self.find_differences(mine));
+            return Err(self.find_differences());
         }
         let bytes = self.hand_out(load, known.bytes)?;
         load.fill(bytes);
@@ -72,17 +72,17 @@ impl Call<'_> {
         let sent = sent.collect::<Result<Vec<Vec<u8>>, _>>()?.concat();
         match heard.met {
             Met::Differ => Ok(Known::NOTHING),
-            Met::Agree { offered, bytes } => {
+            Met::Agree { offered } => {
                 let own = if load.bytes().len() > DATA_BYTES { load.bytes() } else { &[] };
                 // All are of one length: all are shown, or all but this one's are sent.
-                let mut bytes = [&bytes, own, &sent].concat();
+                let mut bytes: Little = [&heard.bytes, own, &sent].concat().into();
                 match load {
                     Load::Merged { bytes: own, merge } => {
                         let pieces = std::mem::replace(&mut bytes, own.clone());
                         merge_pieces(&mut bytes, &pieces, *merge);
                     }
                     Load::Reduced { combine, .. } => {
-                        bytes = self.group.subtrees().combine_here(self.group.nodes(), &bytes, combine);
+                        bytes = self.group.subtrees().combine_here(self.group.nodes(), &bytes, combine).into();
                     }
                     Load::Empty | Load::OfOne { .. } | Load::OfAll(_) | Load::ToEach { .. } => {}
                 }
@@ -99,12 +99,12 @@ impl Call<'_> {
             return known;
         }
         let bytes = self.group.subtrees().combine_all(self.group.nodes(), &known.bytes, combine);
-        Known { bytes, ..known }
+        Known { bytes: bytes.into(), ..known }
     }
 
     /// The leader of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
     /// them.
-    fn hand_out(&mut self, load: &Load, known: Vec<u8>) -> Result<Vec<u8>, CollectiveError> {
+    fn hand_out(&mut self, load: &Load, known: Little) -> Result<Little, CollectiveError> {
         let nodes = self.group.nodes();
         let due = match load {
             Load::Empty | Load::ToEach { .. } => return Ok(known),
@@ -117,7 +117,7 @@ impl Call<'_> {
             if nodes.is_leader() {
                 nodes.here()[1..].iter().try_for_each(|place| self.send(*place, &known))?;
             } else {
-                known = self.receive_exactly(nodes.my_leader(), due)?;
+                known = self.receive_exactly(nodes.my_leader(), due)?.into();
             }
             self.next_step();
         }
@@ -129,11 +129,11 @@ impl Call<'_> {
     }
 
     /// The bytes of all members, that lie in the order of [`Known::bytes`], in that of [`Load::OfAll`].
-    fn around(&self, bytes: &[u8], piece_bytes: usize) -> Vec<u8> {
+    fn around(&self, bytes: &[u8], piece_bytes: usize) -> Little {
         let nodes = self.group.nodes();
         let (size, me, count, mine) = (self.size(), self.me(), nodes.count(), nodes.mine());
         let places = (0..count).flat_map(|back| nodes.on((mine + count - back) % count));
-        let mut around = vec![0; bytes.len()];
+        let mut around = Little::from_elem(0, bytes.len());
         for (place, piece) in places.zip(bytes.chunks_exact(piece_bytes)) {
             let at = ((me + size - place) % size) as usize * piece_bytes;
             copy(&mut around[at..at + piece_bytes], piece);

@@ -16,13 +16,17 @@ pub(crate) const LETTER_BYTES_MAX: usize = 256 << 20;
 pub(crate) struct Call<'a> {
     pub(super) group: &'a Group,
     pub(super) slot: Slot,
-    pub(super) name: WaitingCall,
     pub(super) signature: Signature,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(group: &'a Group, slot: Slot, signature: &Signature) -> Call<'a> {
-        Call { group, slot, name: WaitingCall::Collective(signature.name()), signature: *signature }
+    pub(crate) fn new(group: &'a Group, slot: Slot, signature: Signature) -> Call<'a> {
+        Call { group, slot, signature }
+    }
+
+    /// What this rank is in while it waits.
+    pub(super) fn name(&self) -> WaitingCall {
+        WaitingCall::Collective(self.signature.name())
     }
 
     pub(super) fn me(&self) -> u32 {
@@ -94,7 +98,7 @@ impl<'a> Call<'a> {
         check: impl FnOnce(u64) -> Result<(), CollectiveError>,
     ) -> Result<Vec<u8>, CollectiveError> {
         let client = &self.group.inner.client;
-        let receive = || client.receive_letter(self.member(from), self.slot, self.name, &|| self.group.death());
+        let receive = || client.receive_letter(self.member(from), self.slot, self.name(), &|| self.group.death());
         let first = receive()?;
         check(first.total_bytes)?;
         let (total, mut body) = (first.total_bytes, first.body);
@@ -129,8 +133,7 @@ impl<'a> Call<'a> {
 
     /// What this rank called.
     pub(super) fn operation(&self) -> String {
-        let WaitingCall::Collective(name) = self.name else { return "a collective".into() };
-        name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as char).collect()
+        self.signature.name().iter().take_while(|byte| **byte != 0).map(|byte| *byte as char).collect()
     }
 
     /// Elements that a member says it has.

@@ -1,6 +1,7 @@
 //! Elements from the bytes that members send, and copies of them.
 
 use longarm_memory::{Region, RegionMut};
+use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 use crate::element::Element;
@@ -12,12 +13,19 @@ use crate::element::Element;
 /// # Panics
 /// If the lengths differ.
 pub(super) fn copy(target: &mut [u8], source: &[u8]) {
+    if source.len() <= LITTLE_BYTES {
+        return target.copy_from_slice(source);
+    }
     RegionMut::from_slice(target).copy_from(Region::from_slice(source));
 }
 
+/// What little data a collective takes along. Most of it needs no allocation: one takes as long as half a flag barrier.
+pub(crate) type Little = SmallVec<[u8; LITTLE_BYTES]>;
+const LITTLE_BYTES: usize = 32;
+
 /// The bytes, copied as [`copy`] does.
-pub(super) fn copied(bytes: &[u8]) -> Vec<u8> {
-    concatenated(&[bytes])
+pub(super) fn copied(bytes: &[u8]) -> Little {
+    if bytes.len() <= LITTLE_BYTES { Little::from_slice(bytes) } else { concatenated(&[bytes]).into() }
 }
 
 /// A new list of the bytes of the pieces, one piece behind the other; [`joined`] fills memory that is there.

@@ -3,11 +3,11 @@
 //! Each member shows the digest of what it calls, and what little data it has. So everybody sees whether there are
 //! differences, and only then are there messages about them.
 
-use longarm_client::Lost;
+use longarm_client::{Lost, Words};
 
 use super::agree::Load;
 use super::call::Call;
-use super::signature::Signature;
+use super::elements::Little;
 use crate::error::CollectiveError;
 
 /// Words of data that a member can show, behind the digest and the number of bytes.
@@ -29,22 +29,26 @@ pub(super) struct Shown {
 
 impl Shown {
     /// `bytes` that fit, or none. `count` is how many it says they are.
+    #[inline]
     fn new(word: u64, (bytes, count): (&[u8], usize), offered: bool) -> Shown {
         let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
         let mut words = [0; 2 + DATA_WORDS];
         (words[0], words[1]) = (word, count as u64 | if offered { OFFERED } else { 0 });
-        for (word, piece) in words[2..].iter_mut().zip(bytes.chunks(8)) {
-            let mut whole = [0; 8];
-            whole[..piece.len()].copy_from_slice(piece);
-            *word = u64::from_ne_bytes(whole);
+        let (whole, rest) = bytes.as_chunks::<8>();
+        words[2..].iter_mut().zip(whole).for_each(|(word, piece)| *word = u64::from_ne_bytes(*piece));
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            words[2 + whole.len()] = u64::from_ne_bytes(last);
         }
         Shown { words, bytes: bytes.len() }
     }
 
-    /// What a member shows that calls this and has this load. What does not fit is laid out by `lay_out`, which says whether it is, and
+    /// What a member shows whose call has this digest, and this load. What does not fit is laid out by `lay_out`, which says whether it is, and
     /// whether this member can read that of the others.
-    fn of(mine: &Signature, load: &Load, offered: bool, lay_out: impl FnOnce() -> bool) -> Shown {
-        let mut shown = Shown::new(mine.digest(), (load.bytes(), load.laid_out().len()), offered);
+    #[inline]
+    fn of(digest: u64, load: &Load, offered: bool, lay_out: impl FnOnce() -> bool) -> Shown {
+        let mut shown = Shown::new(digest, (load.bytes(), load.laid_out().len()), offered);
         let fits = match load {
             Load::Empty => true,
             Load::ToEach { .. } => false,
@@ -59,8 +63,8 @@ impl Shown {
     }
 
     /// The same to the leader of its node, which it sends what does not fit.
-    pub(super) fn to_leader(mine: &Signature, load: &Load, offered: bool) -> Shown {
-        Shown::new(mine.digest(), (load.bytes(), load.bytes().len()), offered)
+    pub(super) fn to_leader(digest: u64, load: &Load, offered: bool) -> Shown {
+        Shown::new(digest, (load.bytes(), load.bytes().len()), offered)
     }
 
     /// What the leader of a node tells the others. `bytes` as for [`Shown::new`].
@@ -76,22 +80,26 @@ impl Shown {
 }
 
 /// Adds the bytes that a member shows, if they fit. `count`: its [`shown_count`], which is read once: a broken member may change it.
-fn add_shown_bytes(bytes: &mut Vec<u8>, word: &dyn Fn(usize) -> u64, count: u64) {
-    let count = usize::try_from(count).ok().filter(|count| *count <= DATA_BYTES).unwrap_or(0);
-    for start in (0..count).step_by(8) {
-        bytes.extend_from_slice(&word(2 + start / 8).to_ne_bytes()[..8.min(count - start)]);
+#[inline]
+fn add_shown_bytes(bytes: &mut Little, word: impl Fn(usize) -> u64, count: u64) {
+    if count > DATA_BYTES as u64 {
+        return;
     }
+    let (count, mut shown) = (count as usize, [0; DATA_BYTES]);
+    let pieces = shown.as_chunks_mut().0.iter_mut().take(count.div_ceil(8));
+    pieces.zip(2..).for_each(|(piece, at)| *piece = word(at).to_ne_bytes());
+    bytes.extend_from_slice(&shown[..count]);
 }
 
 /// How many bytes a member shows, or says that it sends.
-pub(super) fn shown_count(word: &dyn Fn(usize) -> u64) -> u64 {
+pub(super) fn shown_count(word: impl Fn(usize) -> u64) -> u64 {
     word(1) & !(OFFERED | TOLD | LAID_OUT)
 }
 
 /// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
-pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
+pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Little)> {
     let bytes = || {
-        let mut bytes = Vec::new();
+        let mut bytes = Little::new();
         add_shown_bytes(&mut bytes, word, shown_count(word));
         bytes
     };
@@ -102,80 +110,78 @@ pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Vec<u8>)> {
 pub(super) enum Met {
     /// Not all call the same.
     Differ,
-    /// All do. Whether all have laid out their staging buffer; and the bytes that they show, one's behind the other's, but for those that
-    /// do not fit.
-    Agree { offered: bool, bytes: Vec<u8> },
+    /// All do. Whether all have laid out their staging buffer.
+    Agree { offered: bool },
     /// A member shows another number of bytes than there are.
     Wrong { member: u32, found: u64, due: usize },
 }
 
 impl Met {
-    /// What members come to, of which `me` calls `mine` and has a load; `members` in the order of their bytes.
+    /// What members come to, of which `me` shows `shown` of its load. `bytes` gets what they show, one's behind the other's in the order of `members`,
+    /// but for those that do not fit.
+    ///
+    /// What this member shows is not read back: some processors give a line away altogether that another one reads, and would have to fetch it
+    /// again.
+    #[inline]
     pub(super) fn read(
-        word: &dyn Fn(u32, usize) -> u64,
-        (me, mine, load): (u32, &Signature, &Load),
-        members: impl Iterator<Item = u32> + Clone,
+        word: impl Fn(u32, usize) -> u64,
+        (me, shown, load): (u32, &Shown, &Load),
+        members: impl Iterator<Item = u32>,
+        bytes: &mut Little,
     ) -> Met {
-        let of = |member: u32| move |at: usize| word(member, at);
-        let digest = mine.digest();
-        if members.clone().any(|member| word(member, 0) != digest) {
-            return Met::Differ;
-        }
-        // Of one, those who do not have it show nothing.
-        let (due, or_nothing) = match load {
-            Load::OfOne { due, .. } => (*due, true),
-            Load::Empty | Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } | Load::ToEach { .. } => {
-                (shown_count(&of(me)) as usize, false)
-            }
+        let word = |member, at| if member == me { shown.words[at] } else { word(member, at) };
+        let (digest, count_of) = (word(me, 0), |member| shown_count(|at| word(member, at)));
+        // Of one, those who do not have it show nothing. What is for each is never in the lines.
+        let (due, or_nothing, are_shown) = match load {
+            Load::OfOne { due, .. } => (*due, true, true),
+            Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } => (count_of(me) as usize, false, true),
+            Load::Empty | Load::ToEach { .. } => (count_of(me) as usize, false, false),
         };
-        let is_wrong = |found: u64| found != due as u64 && !(found == 0 && or_nothing);
-        let offered = members.clone().all(|member| word(member, 1) & OFFERED != 0);
-        let mut bytes = Vec::new();
+        let (mut offered, mut wrong) = (true, None);
         for member in members {
-            let found = shown_count(&of(member));
-            if is_wrong(found) {
-                return Met::Wrong { member, found, due };
+            if word(member, 0) != digest {
+                return Met::Differ;
             }
-            // What is for each is never in the lines.
-            if !matches!(load, Load::Empty | Load::ToEach { .. }) {
-                add_shown_bytes(&mut bytes, &of(member), found);
+            offered &= word(member, 1) & OFFERED != 0;
+            let found = count_of(member);
+            if found != due as u64 && !(found == 0 && or_nothing) {
+                wrong = wrong.or(Some((member, found)));
+            } else if are_shown {
+                add_shown_bytes(bytes, |at| word(member, at), found);
             }
         }
-        Met::Agree { offered, bytes }
+        match wrong {
+            Some((member, found)) => Met::Wrong { member, found, due },
+            None => Met::Agree { offered },
+        }
     }
 }
 
 impl Call<'_> {
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are; `None` if the load did not come.
-    pub(super) fn meet(
-        &mut self,
-        mine: Signature,
-        load: &mut Load,
-        offered: bool,
-    ) -> Result<Option<bool>, CollectiveError> {
+    pub(super) fn meet(&mut self, load: &mut Load, offered: bool) -> Result<Option<bool>, CollectiveError> {
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
         // Of this one, of the one before it, and so on around.
-        let around = (0..size).map(|back| (me + size - back) % size);
-        let load_here = &*load;
+        let around = (0..size).map(|back| if back <= me { me - back } else { me + size - back });
+        let (digest, load_here, mut bytes) = (self.signature.digest(), &*load, Little::new());
         let show = |barrier: Option<u64>| {
             let lay_out = || barrier.is_some_and(|barrier| self.lay_out_load(barrier, load_here));
-            Shown::of(&mine, load_here, offered, lay_out)
+            Shown::of(digest, load_here, offered, lay_out)
         };
         let barriers = self.group.barriers().expect("its members can meet");
-        let met = client.meet(barriers, (show, Shown::words), self.name, &death, |barrier, word| {
-            let met = Met::read(word, (me, &mine, load_here), around.clone());
-            match met {
-                Met::Agree { offered, bytes } if bytes.is_empty() && !load_here.is_empty() => {
-                    Met::Agree { offered, bytes: self.read_if_laid_out(barrier, load_here, word, around) }
-                }
-                met => met,
+        let met = client.meet(barriers, (show, Shown::words), self.name(), &death, |barrier, shown, words| {
+            let word = |member, at| words.word(member, at);
+            let met = Met::read(word, (me, shown, load_here), around.clone(), &mut bytes);
+            if bytes.is_empty() && !load_here.is_empty() && matches!(met, Met::Agree { .. }) {
+                bytes = self.read_if_laid_out(barrier, load_here, words, around);
             }
+            met
         })?;
         match met {
             Met::Wrong { member, found, due } => Err(self.bad_message(member, found, due.to_string())),
-            Met::Differ => Err(self.find_differences(mine)),
-            Met::Agree { offered, bytes } => Ok(load.fill(bytes).then_some(offered)),
+            Met::Differ => Err(self.find_differences()),
+            Met::Agree { offered } => Ok(load.fill(bytes).then_some(offered)),
         }
     }
 
@@ -184,15 +190,15 @@ impl Call<'_> {
         &self,
         barrier: u64,
         load: &Load,
-        word: &dyn Fn(u32, usize) -> u64,
+        words: Words<'_>,
         around: impl Iterator<Item = u32> + Clone,
-    ) -> Vec<u8> {
-        if !around.clone().all(|member| word(member, 1) & LAID_OUT != 0) {
-            return Vec::new();
+    ) -> Little {
+        if !around.clone().all(|member| words.word(member, 1) & LAID_OUT != 0) {
+            return Little::new();
         }
         // Of one: that of the first who says that it has it.
         let most = if matches!(load, Load::OfOne { .. }) { 1 } else { usize::MAX };
-        let have_it = around.filter(|member| shown_count(&|at| word(*member, at)) > 0);
+        let have_it = around.filter(|member| shown_count(|at| words.word(*member, at)) > 0);
         self.read_loads(barrier, load, have_it.take(most))
     }
 }

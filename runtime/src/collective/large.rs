@@ -20,11 +20,11 @@ impl Group {
         root: u32,
         bytes: &mut [u8],
     ) -> Result<(), CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let laid_out: &[u8] = if self.rank() == root { bytes } else { &[] };
         let extent = call.extent(bytes.len(), Extent::bytes);
         let staged = call.stage(extent, |staged| lay_out_all(staged, laid_out, 0));
-        match call.agree_staged(signature, &mut Load::Empty, staged)? {
+        match call.agree_staged(&mut Load::Empty, staged)? {
             Some(staged) => call.broadcast_staged(staged, root, bytes),
             None => call.broadcast(root, bytes),
         }
@@ -38,9 +38,9 @@ impl Group {
         reduction: Reduction,
         elements: &mut [T],
     ) -> Result<(), CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let staged = call.stage(Extent::Halves, |staged| lay_out_first_round(staged, self.nodes(), elements));
-        match call.agree_staged(signature, &mut Load::Empty, staged)? {
+        match call.agree_staged(&mut Load::Empty, staged)? {
             Some(staged) => call.reduce_staged(staged, (root, for_all), reduction, elements),
             None if for_all => call.allreduce(reduction, elements),
             None => call.reduce(root, reduction, elements),
@@ -54,12 +54,12 @@ impl Group {
         elements: &[T],
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let mine = elements.as_bytes();
         let layout_in = |extent| GatherLayout::of(self.nodes(), self.size(), extent);
         let extent = call.extent(mine.len(), |extent| layout_in(extent).piece());
         let staged = call.stage(extent, |staged| lay_out_piece(staged, &layout_in(extent), mine, 0));
-        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
+        let Some(staged) = call.agree_staged(&mut Load::Empty, staged)? else {
             return Ok(joined(&call.allgather_exactly(mine)?, room(&call)?));
         };
         let mut all = room(&call)?;
@@ -75,12 +75,12 @@ impl Group {
         signature: Signature,
         elements: &[T],
     ) -> Result<Vec<Vec<T>>, CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         // How much the others have is not known yet.
         let layout = GatherLayout::of(self.nodes(), self.size(), Extent::Halves);
         let staged = call.stage(Extent::Halves, |staged| lay_out_piece(staged, &layout, elements.as_bytes(), 0));
-        let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]));
-        let staged = call.agree_staged(signature, &mut load, staged)?;
+        let mut load = Load::OfAll(bytes_of(&[elements.len() as u64]).into());
+        let staged = call.agree_staged(&mut load, staged)?;
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| (*most as usize).saturating_mul(size_of::<T>()));
         let Some(staged) = self.if_suited(staged, self.suits_stages(most) && layout.suit()) else {
@@ -100,10 +100,10 @@ impl Group {
         shares: &[&[u8]],
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let extent = call.extent(shares[0].len(), |extent| block_bytes(extent, self.size()));
         let staged = call.stage(extent, |staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
-        let Some(staged) = call.agree_staged(signature, &mut Load::Empty, staged)? else {
+        let Some(staged) = call.agree_staged(&mut Load::Empty, staged)? else {
             return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
         };
         let share = shares[0].len();
@@ -121,11 +121,11 @@ impl Group {
         shares: &[&[u8]],
         all: &mut Vec<Vec<T>>,
     ) -> Result<(), CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let staged = call.stage(Extent::Halves, |staged| lay_out_shares(staged, (self.rank(), self.size()), shares, 0));
         let lengths: Vec<u64> = shares.iter().map(|share| share.len() as u64).collect();
-        let mut load = Load::OfAll(bytes_of(&lengths));
-        let staged = call.agree_staged(signature, &mut load, staged)?;
+        let mut load = Load::OfAll(bytes_of(&lengths).into());
+        let staged = call.agree_staged(&mut load, staged)?;
         // What each has for each, by place.
         let lengths: Vec<u64> = from_bytes(&self.in_order(&load));
         let most = lengths.iter().max().map_or(0, |most| *most as usize);

@@ -3,6 +3,7 @@
 //! Whether data is little depends on what all members agree on, so all take the same way, or hear of a mismatch.
 
 use longarm_shm::CELL_PAYLOAD_BYTES;
+use smallvec::{SmallVec, smallvec};
 use zerocopy::IntoBytes;
 
 use super::agree::{Load, Merge};
@@ -94,8 +95,8 @@ impl Group {
     ) -> Result<(), CollectiveError> {
         let is_root = self.rank() == root;
         let mut load = Load::OfOne { bytes: is_root.then(|| copied(bytes)), due: bytes.len() };
-        let mut call = self.call(&signature);
-        call.begin(signature, &mut load, false)?;
+        let mut call = self.call(signature);
+        call.begin(&mut load, false)?;
         let heard: &[u8] = if let Load::OfOne { bytes: Some(heard), .. } = &load { heard } else { &[] };
         // Whoever passed it on may have left it out.
         call.check_bytes(root, heard.len() as u64, bytes.len())?;
@@ -127,12 +128,13 @@ impl Group {
     /// the last place those from 0 on.
     fn lay_in_order(&self, around: &[u8], first: u32, pieces: &mut [u8]) {
         assert_eq!(pieces.len(), around.len(), "the caller has room for the pieces of all members");
-        // The piece of place p lies (me - p) mod size pieces from the start; 2 * size keeps the difference positive.
+        // The piece of place p lies (me - p) mod size pieces from the start.
         let (size, me, first) = (self.size() as usize, self.rank() as usize, first as usize);
         let piece_bytes = around.len() / size;
+        let mut back = (me + size - first) % size;
         for turn in 0..size {
-            let at = (me + 2 * size - first - turn) % size * piece_bytes;
-            copy(&mut pieces[turn * piece_bytes..][..piece_bytes], &around[at..at + piece_bytes]);
+            copy(&mut pieces[turn * piece_bytes..][..piece_bytes], &around[back * piece_bytes..][..piece_bytes]);
+            back = if back == 0 { size - 1 } else { back - 1 };
         }
     }
 
@@ -143,9 +145,9 @@ impl Group {
         shares: &[&[u8]],
         room: impl FnOnce(&Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut call = self.call(&signature);
+        let mut call = self.call(signature);
         let mut load = Load::ToEach { share_bytes: shares[0].len(), shares: concatenated(shares), got: None };
-        call.begin(signature, &mut load, false)?;
+        call.begin(&mut load, false)?;
         let Load::ToEach { got: Some(got), .. } = load else {
             return Ok(joined(&call.alltoall_exactly(shares)?, room(&call)?));
         };
@@ -169,7 +171,7 @@ impl Group {
         bytes: Vec<u8>,
         merge: Merge,
     ) -> Result<Vec<u8>, CollectiveError> {
-        let mut load = Load::Merged { bytes, merge };
+        let mut load = Load::Merged { bytes: bytes.into(), merge };
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         Ok(load.bytes().to_vec())
     }
@@ -194,7 +196,7 @@ impl Group {
         let mut load = Load::OfAll(copied(elements.as_bytes()));
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {
-            let mut all = vec![T::new_zeroed(); elements.len() * self.size() as usize];
+            let mut all: SmallVec<[T; 4]> = smallvec![T::new_zeroed(); elements.len() * self.size() as usize];
             self.lay_in_order(load.bytes(), root, all.as_mut_bytes());
             combine(&mut all, elements.len(), reduction);
             let result = &all.as_bytes()[..size_of_val(elements)];

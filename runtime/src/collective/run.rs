@@ -26,13 +26,13 @@ impl Group {
         load: &mut Load,
         body: impl FnOnce(&mut Call<'_>) -> Result<R, CollectiveError>,
     ) -> Result<R, CollectiveError> {
-        let mut call = self.call(&signature);
-        call.begin(signature, load, false)?;
+        let mut call = self.call(signature);
+        call.begin(load, false)?;
         body(&mut call)
     }
 
     /// The next call of this group.
-    pub(crate) fn call(&self, signature: &Signature) -> Call<'_> {
+    pub(crate) fn call(&self, signature: Signature) -> Call<'_> {
         // Those that were started before come first.
         self.shared.lane.finish_before();
         let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
@@ -44,8 +44,8 @@ impl Call<'_> {
     /// What every collective begins with: all members learn that all call the same, and get the load. All members of a group take
     /// the same way, whatever they call: a call that goes another way than the others' would not be seen to differ.
     /// `offered`: this member's staging buffer is laid out. Gives whether all members' are.
-    pub(crate) fn begin(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
-        let all_offered = self.come_together(mine, load, offered)?;
+    pub(crate) fn begin(&mut self, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
+        let all_offered = self.come_together(load, offered)?;
         // Relaxed: the next collective of this group asks, which begins after this one, also if another thread makes it.
         self.group.shared.all_came.store(self.slot.sequence + 1, Ordering::Relaxed);
         Ok(all_offered)
@@ -56,14 +56,14 @@ impl Call<'_> {
         self.group.shared.all_came.load(Ordering::Relaxed) == self.slot.sequence
     }
 
-    fn come_together(&mut self, mine: Signature, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
+    fn come_together(&mut self, load: &mut Load, offered: bool) -> Result<bool, CollectiveError> {
         if self.group.can_meet() {
-            if let Some(all_offered) = self.meet(mine, load, offered)? {
+            if let Some(all_offered) = self.meet(load, offered)? {
                 return Ok(all_offered);
             }
         } else if self.group.nodes().are_shared() {
-            return self.agree_by_node(mine, load, offered);
+            return self.agree_by_node(load, offered);
         }
-        self.agree(mine, load, offered)
+        self.agree(load, offered)
     }
 }

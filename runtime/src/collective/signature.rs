@@ -25,6 +25,7 @@ pub(super) const SIGNATURE_BYTES: usize = 16 + 1 + 1 + 4 + 4 + 8;
 
 impl Signature {
     /// A call without arguments that have to match.
+    #[inline]
     pub(crate) fn plain(operation: &'static str) -> Signature {
         let mut name = [0; 16];
         name[..operation.len()].copy_from_slice(operation.as_bytes());
@@ -32,12 +33,14 @@ impl Signature {
     }
 
     /// A call on elements of any kind.
+    #[inline]
     pub(crate) fn of<T>(operation: &'static str, root: u32, count: usize) -> Signature {
         let element_bytes = size_of::<T>() as u32;
         Signature { element_bytes, root, count: count as u64, ..Signature::plain(operation) }
     }
 
     /// A call on numbers with a reduction.
+    #[inline]
     pub(crate) fn reduction<T: Number>(
         operation: &'static str,
         root: u32,

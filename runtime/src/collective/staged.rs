@@ -15,7 +15,6 @@ use super::agree::Load;
 use super::call::Call;
 use super::elements::copy;
 use super::nodes::Nodes;
-use super::signature::Signature;
 use super::staging::{Buffers, Staged, Want, take};
 use super::staging_buffer::Extent;
 use crate::error::CollectiveError;
@@ -197,11 +196,10 @@ impl<'a> Call<'a> {
     /// As [`Call::begin`]. `Some`: all members have laid out their first round.
     pub(super) fn agree_staged(
         &mut self,
-        mine: Signature,
         load: &mut Load,
         staged: Option<Staged<'a>>,
     ) -> Result<Option<Staged<'a>>, CollectiveError> {
-        let agreed = self.begin(mine, load, staged.is_some());
+        let agreed = self.begin(load, staged.is_some());
         match (agreed, staged) {
             (Ok(true), staged) => Ok(staged),
             (Ok(false), staged) => {
@@ -219,7 +217,7 @@ impl<'a> Call<'a> {
 
     /// All members meet.
     pub(super) fn meet_again(&mut self) -> Result<(), CollectiveError> {
-        self.begin(self.signature, &mut Load::Empty, false).map(drop)
+        self.begin(&mut Load::Empty, false).map(drop)
     }
 
     /// All have got what they wanted, or will have before that place is written again.

@@ -29,7 +29,7 @@ enum Here<'a> {
 impl<'a> Here<'a> {
     fn of(call: &Call<'a>, death: &'a dyn Fn() -> Option<Lost>) -> Here<'a> {
         match call.group.barriers() {
-            Some(barriers) => Here::Lines(call.group.inner.client.meet_on_node(barriers, call.name, death)),
+            Some(barriers) => Here::Lines(call.group.inner.client.meet_on_node(barriers, call.name(), death)),
             None => Here::Letters,
         }
     }

@@ -119,7 +119,15 @@ fn split(node_of: &[u32], turns: Range<u32>, found: &mut Vec<(Range<u32>, u32)>)
 
 /// Combines pieces of `count` elements into the first, in the order of the tree: as many members, one piece each.
 pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
-    combine_pieces((0..).zip(all.chunks_exact_mut(count)).collect(), reduction);
+    let members = all.len() / count;
+    let mut distance = 1;
+    while distance < members {
+        for place in (0..members - distance).step_by(2 * distance) {
+            let (before, behind) = all.split_at_mut((place + distance) * count);
+            combine_two(&mut before[place * count..][..count], &behind[..count], reduction);
+        }
+        distance *= 2;
+    }
 }
 
 /// The same of a piece for each subtree.
