@@ -197,6 +197,7 @@ fn all_jobs() -> Vec<Job> {
         job("sums_of_floats_have_the_same_bits_in_every_layout", collectives::same_bits, AROUND_MERGE_BOUND),
         job("collectives_follow_each_other_without_barriers", collectives::back_to_back, USUAL),
         job("collective_loads_around_every_bound_follow_each_other", collectives::laid_out, USUAL),
+        job("collective_loads_that_are_laid_out_need_no_messages", collectives::laid_out_without_messages, ONE_NODE),
         job("collective_loads_of_many_groups_follow_each_other", collectives::laid_out_in_groups, EVERY),
         Job {
             variables: THEY_LOOK,

@@ -419,7 +419,32 @@ pub fn laid_out(world: &World) {
     barrier(world);
 }
 
-/// The same in groups, of which there are several at once that overlap, more than a node has sync areas for, and ones that have the areas of
+/// The largest loads that members of a node lay out for each other take a flag barrier and no message; the next larger reduction takes messages.
+pub fn laid_out_without_messages(world: &World) {
+    let (me, size) = (world.rank(), world.size() as usize);
+    // A letter counts as a collective with its receiver, a flag barrier as one with oneself.
+    let sent = || {
+        let with_others = world.traffic().into_iter().filter(|with| with.peer != me);
+        with_others.flat_map(|with| with.kinds).map(|kind| kind.operations).sum::<u64>()
+    };
+    let other = world.split_collective(Some(0), 0).expect("a split").expect("a color");
+    for (group, room) in [(world.group(), 64 << 10), (&other, 4 << 10)] {
+        let of_root = room.min(16 << 10) / 8;
+        let (of_each, for_each) = (of_root.min((64 << 10) / 8 / size), room / 8 / size);
+        let before = sent();
+        group.broadcast_collective(1, &mut vec![1_u64; of_root]).expect("a broadcast");
+        group.allreduce_collective(Reduction::Sum, &mut vec![1_u64; of_each]).expect("an allreduce");
+        group.allgather_collective(&vec![1_u64; of_each]).expect("an allgather");
+        group.alltoall_collective(&vec![1_u64; size * for_each]).expect("an all-to-all");
+        assert_eq!(sent(), before, "in a group that lays out {room} bytes");
+    }
+    let before = sent();
+    other.allreduce_collective(Reduction::Sum, &mut [1_u64; (4 << 10) / 8 + 1]).expect("an allreduce");
+    assert!(sent() > before, "messages are counted");
+    barrier(world);
+}
+
+/// Loads in groups, of which there are several at once that overlap, more than a node has sync areas for, and ones that have the areas of
 /// others before them. Groups are of two halves, of neighbours, and of all in another order.
 pub fn laid_out_in_groups(world: &World) {
     let (me, size) = (world.rank(), world.size());
