@@ -41,10 +41,10 @@ impl Call<'_> {
         self.next_step();
         let (shown, to_carry) = (Shown::to_leader(self.signature.digest(), load, offered), &*load);
         let read = |word: &dyn Fn(u32, usize) -> u64| {
-            let mut bytes = Little::new();
+            let (word, mut bytes) = (shown.with_others(my_local, word), Little::new());
             Heard {
                 sent: locals.clone().skip(1).map(|local| (local, shown_count(|at| word(local, at)))).collect(),
-                met: Met::read(word, (my_local, &shown, to_carry), locals, &mut bytes),
+                met: Met::read(&word, (my_local, to_carry), locals, &mut bytes),
                 bytes,
             }
         };

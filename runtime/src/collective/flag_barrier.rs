@@ -3,7 +3,7 @@
 //! Each member shows the digest of what it calls, and what little data it has. So everybody sees whether there are
 //! differences, and only then are there messages about them.
 
-use longarm_client::{Lost, Words};
+use longarm_client::Lost;
 
 use super::agree::Load;
 use super::call::Call;
@@ -74,6 +74,12 @@ impl Shown {
         shown
     }
 
+    /// A word of each member, given those of the others. What this member, `me`, shows is not read back: some processors give a line away altogether
+    /// that another one reads, and would have to fetch it again.
+    pub(super) fn with_others(&self, me: u32, word: impl Fn(u32, usize) -> u64) -> impl Fn(u32, usize) -> u64 {
+        move |member, at| if member == me { self.words[at] } else { word(member, at) }
+    }
+
     pub(super) fn words(&self) -> &[u64] {
         &self.words[..2 + self.bytes.div_ceil(8)]
     }
@@ -117,19 +123,15 @@ pub(super) enum Met {
 }
 
 impl Met {
-    /// What members come to, of which `me` shows `shown` of its load. `bytes` gets what they show, one's behind the other's in the order of `members`,
-    /// but for those that do not fit.
-    ///
-    /// What this member shows is not read back: some processors give a line away altogether that another one reads, and would have to fetch it
-    /// again.
+    /// What members come to, of which `me` has this load. `word`: as [`Shown::with_others`] gives it. `bytes` gets what they show, one's behind the
+    /// other's in the order of `members`, but for those that do not fit.
     #[inline]
     pub(super) fn read(
         word: impl Fn(u32, usize) -> u64,
-        (me, shown, load): (u32, &Shown, &Load),
+        (me, load): (u32, &Load),
         members: impl Iterator<Item = u32>,
         bytes: &mut Little,
     ) -> Met {
-        let word = |member, at| if member == me { shown.words[at] } else { word(member, at) };
         let (digest, count_of) = (word(me, 0), |member| shown_count(|at| word(member, at)));
         // Of one, those who do not have it show nothing. What is for each is never in the lines.
         let (due, or_nothing, are_shown) = match load {
@@ -171,10 +173,10 @@ impl Call<'_> {
         };
         let barriers = self.group.barriers().expect("its members can meet");
         let met = client.meet(barriers, (show, Shown::words), self.name(), &death, |barrier, shown, words| {
-            let word = |member, at| words.word(member, at);
-            let met = Met::read(word, (me, shown, load_here), around.clone(), &mut bytes);
+            let word = shown.with_others(me, |member, at| words.word(member, at));
+            let met = Met::read(&word, (me, load_here), around.clone(), &mut bytes);
             if bytes.is_empty() && !load_here.is_empty() && matches!(met, Met::Agree { .. }) {
-                bytes = self.read_if_laid_out(barrier, load_here, words, around);
+                bytes = self.read_if_laid_out(barrier, load_here, word, around);
             }
             met
         })?;
@@ -190,15 +192,15 @@ impl Call<'_> {
         &self,
         barrier: u64,
         load: &Load,
-        words: Words<'_>,
+        word: impl Fn(u32, usize) -> u64,
         around: impl Iterator<Item = u32> + Clone,
     ) -> Little {
-        if !around.clone().all(|member| words.word(member, 1) & LAID_OUT != 0) {
+        if !around.clone().all(|member| word(member, 1) & LAID_OUT != 0) {
             return Little::new();
         }
         // Of one: that of the first who says that it has it.
         let most = if matches!(load, Load::OfOne { .. }) { 1 } else { usize::MAX };
-        let have_it = around.filter(|member| shown_count(|at| words.word(*member, at)) > 0);
+        let have_it = around.filter(|member| shown_count(|at| word(*member, at)) > 0);
         self.read_loads(barrier, load, have_it.take(most))
     }
 }
