@@ -40,7 +40,7 @@ impl Client {
         (show, words): (impl FnOnce(Option<u64>) -> S, impl FnOnce(&S) -> &[u64]),
         call: WaitingCall,
         group: &dyn Fn() -> Option<Lost>,
-        read: impl FnOnce(u64, &S, Words<'_>) -> R,
+        read: impl FnOnce(u64, ShownWords<'_>) -> R,
     ) -> Result<R, Lost> {
         let here = self.meet_on_node(barriers, call, group);
         let before = here.member.met();
@@ -51,7 +51,7 @@ impl Client {
         } else {
             here.wait_for_all(barrier)?;
         }
-        Ok(read(barrier, &shown, Words(&here.member)))
+        Ok(read(barrier, ShownWords(&here.member)))
     }
 
     /// Those who meet at these barriers come together, for one collective. A death in `group` ends what they wait for.
@@ -68,9 +68,9 @@ impl Client {
 
 /// What those show who have come to a barrier.
 #[derive(Clone, Copy)]
-pub struct Words<'a>(&'a Member<NodeBoard>);
+pub struct ShownWords<'a>(&'a Member<NodeBoard>);
 
-impl Words<'_> {
+impl ShownWords<'_> {
     /// A word of the member at this place.
     #[inline]
     pub fn word(&self, place: u32, at: usize) -> u64 {

@@ -53,7 +53,7 @@ pub use completion::{Completion, CompletionPart, Outcome, RmwFate};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use error::{DeviceRmwError, Lost, LostHow, MutexError, Operation, RmwError, TransferError, WaitError};
 pub use exposed::{ExposedMemory, ExposedParts, Notice, Where};
-pub use flag_barrier::{NodeBarriers, Words};
+pub use flag_barrier::{NodeBarriers, ShownWords};
 pub use local::Local;
 pub use local::failures::{Death, Failures};
 pub use local::flag_barriers::FlagBarriers;

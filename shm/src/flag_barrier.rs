@@ -17,6 +17,9 @@
 //! all that its writer wrote before. The words themselves need no order: they are written again only after every reader has
 //! come to a later barrier, by the same pair.
 //!
+//! Each member keeps what it shows besides, and reads it there. Some processors hand a line that one core has written over to another one that reads it,
+//! rather than share it: who then reads its own line fetches it again.
+//!
 //! If a process dies, the number that it would have written never comes. Who waits has to know of the death otherwise. A line
 //! without its number is not read.
 
@@ -64,6 +67,8 @@ pub struct Member<B> {
     met: AtomicU64,
     /// A barrier to which all have come, as far as this member knows.
     reached: AtomicU64,
+    /// The words that this member shows in its last barrier, and what was left of earlier ones behind them.
+    shown: Line,
 }
 
 impl Lines {
@@ -90,7 +95,7 @@ impl<B: Board> Member<B> {
     /// number.
     pub fn new(board: B, size: usize, me: usize, met: u64) -> Member<B> {
         assert!(me < size);
-        Member { board, size, me, met: AtomicU64::new(met), reached: AtomicU64::new(met) }
+        Member { board, size, me, met: AtomicU64::new(met), reached: AtomicU64::new(met), shown: Line::default() }
     }
 
     /// The last barrier.
@@ -134,8 +139,9 @@ impl<B: Board> Member<B> {
         let barrier = self.met() + 1;
         assert!(self.may_write(barrier), "who comes has seen that the line is free");
         let line = self.board.lines(self.me).line(barrier);
-        for (place, word) in line.words[..words.len()].iter().zip(words) {
+        for ((place, own), word) in line.words[..words.len()].iter().zip(&self.shown.words).zip(words) {
             place.store(*word, Ordering::Relaxed);
+            own.store(*word, Ordering::Relaxed);
         }
         // PAIR come.
         line.number.store(barrier, Ordering::Release);
@@ -152,10 +158,9 @@ impl<B: Board> Member<B> {
     /// Whether all have come to a barrier. `from` remembers how far it has looked; it begins with 0.
     #[inline]
     pub fn have_all_come(&self, from: &mut usize, barrier: u64) -> bool {
+        debug_assert!(self.met() >= barrier, "this member has come to it");
         while *from < self.size {
-            // This member's own line may be in another's cache by now, and nothing in it is news.
-            let is_known = *from == self.me && self.met() >= barrier;
-            if !is_known && !self.has_come(*from, barrier) {
+            if *from != self.me && !self.has_come(*from, barrier) {
                 return false;
             }
             *from += 1;
@@ -170,10 +175,15 @@ impl<B: Board> Member<B> {
         self.reached.load(Ordering::Relaxed) >= barrier
     }
 
+    #[inline]
+    fn shown_by(&self, place: usize) -> &Line {
+        if place == self.me { &self.shown } else { self.board.lines(place).line(self.met()) }
+    }
+
     /// A word that a member shows in this member's last barrier. It has to have come to it.
     #[inline]
     pub fn word(&self, place: usize, at: usize) -> u64 {
-        self.board.lines(place).line(self.met()).words[at].load(Ordering::Relaxed)
+        self.shown_by(place).words[at].load(Ordering::Relaxed)
     }
 
     /// Where all words are that a member shows in this member's last barrier: until this member comes to the next one. It
@@ -181,7 +191,7 @@ impl<B: Board> Member<B> {
     #[cfg(not(loom))]
     #[inline]
     pub fn words(&self, place: usize) -> *const u64 {
-        self.board.lines(place).line(self.met()).words.as_ptr().cast()
+        self.shown_by(place).words.as_ptr().cast()
     }
 }
 

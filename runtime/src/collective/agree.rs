@@ -3,7 +3,7 @@
 use longarm_proto::Rank;
 
 use super::call::Call;
-use super::elements::{Little, copied};
+use super::elements::{LoadBytes, copied};
 use super::rounds::Participants;
 use super::signature::{SIGNATURE_BYTES, Signature};
 use super::tree::Combine;
@@ -58,23 +58,23 @@ pub(crate) enum Load {
     /// The bytes of one member, on their way to all; `None` where they have not arrived yet.
     OfOne {
         /// These.
-        bytes: Option<Little>,
+        bytes: Option<LoadBytes>,
         /// How many they are.
         due: usize,
     },
     /// Equally many bytes of every member: those of this one, of the one before it, and so on around.
-    OfAll(Little),
+    OfAll(LoadBytes),
     /// One value that all members come to. Each has equally many bytes, at least 1, and so has the value.
     Merged {
         /// What is known so far: at first what this member says.
-        bytes: Little,
+        bytes: LoadBytes,
         /// How that of others is taken in.
         merge: Merge,
     },
     /// The elements that all come to by a reduction, as many at each.
     Reduced {
         /// Those of this member; afterwards the result.
-        bytes: Little,
+        bytes: LoadBytes,
         /// How they are combined.
         combine: Combine,
     },
@@ -85,7 +85,7 @@ pub(crate) enum Load {
         /// All shares of this member.
         shares: Vec<u8>,
         /// Its shares of all, if they have come: of this one, of the one before it, and so on around.
-        got: Option<Little>,
+        got: Option<LoadBytes>,
     },
 }
 
@@ -116,11 +116,11 @@ pub(super) struct Known {
     /// [`SAME`] and [`OFFERED`].
     pub(super) flags: u8,
     /// What little data they have. Of all: those of this speaker, of the one before it, and so on around.
-    pub(super) bytes: Little,
+    pub(super) bytes: LoadBytes,
 }
 
 impl Known {
-    pub(super) const NOTHING: Known = Known { flags: 0, bytes: Little::new_const() };
+    pub(super) const NOTHING: Known = Known { flags: 0, bytes: LoadBytes::new_const() };
 }
 
 impl Load {
@@ -162,7 +162,7 @@ impl Load {
     }
 
     /// Takes what an agreement brought. Whether that is all.
-    pub(super) fn fill(&mut self, brought: Little) -> bool {
+    pub(super) fn fill(&mut self, brought: LoadBytes) -> bool {
         match self {
             Load::Empty => true,
             // More than can be shown at barriers, or nobody had it.

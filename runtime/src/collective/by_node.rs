@@ -6,8 +6,8 @@
 
 use super::agree::{Known, Load, OFFERED, SAME, flags_of, merge_pieces};
 use super::call::Call;
-use super::elements::{Little, copy};
-use super::flag_barrier::{DATA_BYTES, Met, Shown, shown_count};
+use super::elements::{LoadBytes, copied, copy};
+use super::flag_barrier::{COUNT_AT, DATA_BYTES, Met, Shown, shown_count};
 use super::rounds::Participants;
 use crate::error::CollectiveError;
 use crate::group::Group;
@@ -16,7 +16,7 @@ use crate::group::Group;
 struct Heard {
     met: Met,
     /// What they show.
-    bytes: Little,
+    bytes: LoadBytes,
     /// Who has sent more, by its number on the node, and how many bytes.
     sent: Vec<(u32, u64)>,
 }
@@ -41,10 +41,13 @@ impl Call<'_> {
         self.next_step();
         let (shown, to_carry) = (Shown::to_leader(self.signature.digest(), load, offered), &*load);
         let read = |word: &dyn Fn(u32, usize) -> u64| {
-            let (word, mut bytes) = (shown.with_others(my_local, word), Little::new());
+            // Read once: a broken member may change it.
+            let counts: Vec<u64> = locals.clone().map(|local| word(local, COUNT_AT)).collect();
+            let word = |local: u32, at| if at == COUNT_AT { counts[local as usize] } else { word(local, at) };
+            let mut bytes = LoadBytes::new();
             Heard {
                 sent: locals.clone().skip(1).map(|local| (local, shown_count(|at| word(local, at)))).collect(),
-                met: Met::read(&word, (my_local, to_carry), locals, &mut bytes),
+                met: Met::read(word, (my_local, to_carry), locals, &mut bytes),
                 bytes,
             }
         };
@@ -75,10 +78,10 @@ impl Call<'_> {
             Met::Agree { offered } => {
                 let own = if load.bytes().len() > DATA_BYTES { load.bytes() } else { &[] };
                 // All are of one length: all are shown, or all but this one's are sent.
-                let mut bytes: Little = [&heard.bytes, own, &sent].concat().into();
+                let mut bytes: LoadBytes = [&heard.bytes, own, &sent].concat().into();
                 match load {
                     Load::Merged { bytes: own, merge } => {
-                        let pieces = std::mem::replace(&mut bytes, own.clone());
+                        let pieces = std::mem::replace(&mut bytes, copied(own));
                         merge_pieces(&mut bytes, &pieces, *merge);
                     }
                     Load::Reduced { combine, .. } => {
@@ -104,7 +107,7 @@ impl Call<'_> {
 
     /// The leader of the node sends the bytes of a load to the others here, if they did not fit into a line. Gives them as the load has
     /// them.
-    fn hand_out(&mut self, load: &Load, known: Little) -> Result<Little, CollectiveError> {
+    fn hand_out(&mut self, load: &Load, known: LoadBytes) -> Result<LoadBytes, CollectiveError> {
         let nodes = self.group.nodes();
         let due = match load {
             Load::Empty | Load::ToEach { .. } => return Ok(known),
@@ -129,11 +132,11 @@ impl Call<'_> {
     }
 
     /// The bytes of all members, that lie in the order of [`Known::bytes`], in that of [`Load::OfAll`].
-    fn around(&self, bytes: &[u8], piece_bytes: usize) -> Little {
+    fn around(&self, bytes: &[u8], piece_bytes: usize) -> LoadBytes {
         let nodes = self.group.nodes();
         let (size, me, count, mine) = (self.size(), self.me(), nodes.count(), nodes.mine());
         let places = (0..count).flat_map(|back| nodes.on((mine + count - back) % count));
-        let mut around = Little::from_elem(0, bytes.len());
+        let mut around = LoadBytes::from_elem(0, bytes.len());
         for (place, piece) in places.zip(bytes.chunks_exact(piece_bytes)) {
             let at = ((me + size - place) % size) as usize * piece_bytes;
             copy(&mut around[at..at + piece_bytes], piece);

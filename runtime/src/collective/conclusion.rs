@@ -4,7 +4,7 @@ use longarm_client::{Layout, Lost, LostHow, Operation, TransferError};
 use longarm_proto::{Rank, Refusal};
 
 use super::agree::Known;
-use super::elements::Little;
+use super::elements::LoadBytes;
 use super::flag_barrier::{DATA_BYTES, Shown, told};
 use crate::error::CollectiveError;
 
@@ -53,7 +53,7 @@ impl Conclusion {
         match spoken {
             Ok(Known { flags, bytes }) => {
                 let fits = bytes.len() <= DATA_BYTES;
-                Conclusion::Known(Known { flags: *flags, bytes: if fits { bytes.clone() } else { Little::new() } })
+                Conclusion::Known(Known { flags: *flags, bytes: if fits { bytes.clone() } else { LoadBytes::new() } })
             }
             Err(CollectiveError::BadMessage { rank, found, due, .. }) => {
                 Conclusion::BadMessage { rank: *rank, found: *found, due: due.parse().ok() }

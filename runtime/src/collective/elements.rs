@@ -4,28 +4,29 @@ use longarm_memory::{Region, RegionMut};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
+use super::flag_barrier::DATA_BYTES;
 use crate::element::Element;
 
-/// Copies `source` to `target`, which is as long. Not by `copy_from_slice`: the C library's copy of some
+/// Copies `source` to `target`, which is as long. More than a few bytes not by `copy_from_slice`: the C library's copy of some
 /// KiB and more takes ten times as long on some processors (AMD Zen 3) where both sides begin at the same place of a page, as large buffers
 /// of `malloc` do.
 ///
 /// # Panics
 /// If the lengths differ.
 pub(super) fn copy(target: &mut [u8], source: &[u8]) {
-    if source.len() <= LITTLE_BYTES {
+    if source.len() <= INLINE_BYTES {
         return target.copy_from_slice(source);
     }
     RegionMut::from_slice(target).copy_from(Region::from_slice(source));
 }
 
-/// What little data a collective takes along. Most of it needs no allocation: one takes as long as half a flag barrier.
-pub(crate) type Little = SmallVec<[u8; LITTLE_BYTES]>;
-const LITTLE_BYTES: usize = 32;
+/// The bytes of a load. As many as fit into a line need no allocation: one takes as long as half a flag barrier.
+pub(crate) type LoadBytes = SmallVec<[u8; INLINE_BYTES]>;
+const INLINE_BYTES: usize = DATA_BYTES;
 
 /// The bytes, copied as [`copy`] does.
-pub(super) fn copied(bytes: &[u8]) -> Little {
-    if bytes.len() <= LITTLE_BYTES { Little::from_slice(bytes) } else { concatenated(&[bytes]).into() }
+pub(super) fn copied(bytes: &[u8]) -> LoadBytes {
+    if bytes.len() <= INLINE_BYTES { LoadBytes::from_slice(bytes) } else { concatenated(&[bytes]).into() }
 }
 
 /// A new list of the bytes of the pieces, one piece behind the other; [`joined`] fills memory that is there.

@@ -7,11 +7,15 @@ use longarm_client::Lost;
 
 use super::agree::Load;
 use super::call::Call;
-use super::elements::Little;
+use super::elements::LoadBytes;
 use crate::error::CollectiveError;
 
 /// Words of data that a member can show, behind the digest and the number of bytes.
 const DATA_WORDS: usize = 5;
+/// The digest and the number of bytes.
+const HEAD_WORDS: usize = 2;
+/// Which of them is the number.
+pub(super) const COUNT_AT: usize = 1;
 pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
 
 /// In the word of the number of bytes: this member has laid out what it stages.
@@ -23,7 +27,7 @@ const TOLD: u64 = 1 << 62;
 
 /// What one member shows: a word of its own, how many bytes it shows, with [`OFFERED`] and [`TOLD`] or not, and these bytes.
 pub(super) struct Shown {
-    words: [u64; 2 + DATA_WORDS],
+    words: [u64; HEAD_WORDS + DATA_WORDS],
     bytes: usize,
 }
 
@@ -32,14 +36,14 @@ impl Shown {
     #[inline]
     fn new(word: u64, (bytes, count): (&[u8], usize), offered: bool) -> Shown {
         let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
-        let mut words = [0; 2 + DATA_WORDS];
+        let mut words = [0; HEAD_WORDS + DATA_WORDS];
         (words[0], words[1]) = (word, count as u64 | if offered { OFFERED } else { 0 });
         let (whole, rest) = bytes.as_chunks::<8>();
-        words[2..].iter_mut().zip(whole).for_each(|(word, piece)| *word = u64::from_ne_bytes(*piece));
+        words[HEAD_WORDS..].iter_mut().zip(whole).for_each(|(word, piece)| *word = u64::from_ne_bytes(*piece));
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            words[2 + whole.len()] = u64::from_ne_bytes(last);
+            words[HEAD_WORDS + whole.len()] = u64::from_ne_bytes(last);
         }
         Shown { words, bytes: bytes.len() }
     }
@@ -74,38 +78,32 @@ impl Shown {
         shown
     }
 
-    /// A word of each member, given those of the others. What this member, `me`, shows is not read back: some processors give a line away altogether
-    /// that another one reads, and would have to fetch it again.
-    pub(super) fn with_others(&self, me: u32, word: impl Fn(u32, usize) -> u64) -> impl Fn(u32, usize) -> u64 {
-        move |member, at| if member == me { self.words[at] } else { word(member, at) }
-    }
-
     pub(super) fn words(&self) -> &[u64] {
-        &self.words[..2 + self.bytes.div_ceil(8)]
+        &self.words[..HEAD_WORDS + self.bytes.div_ceil(8)]
     }
 }
 
 /// Adds the bytes that a member shows, if they fit. `count`: its [`shown_count`], which is read once: a broken member may change it.
 #[inline]
-fn add_shown_bytes(bytes: &mut Little, word: impl Fn(usize) -> u64, count: u64) {
+fn add_shown_bytes(bytes: &mut LoadBytes, word: impl Fn(usize) -> u64, count: u64) {
     if count > DATA_BYTES as u64 {
         return;
     }
     let (count, mut shown) = (count as usize, [0; DATA_BYTES]);
     let pieces = shown.as_chunks_mut().0.iter_mut().take(count.div_ceil(8));
-    pieces.zip(2..).for_each(|(piece, at)| *piece = word(at).to_ne_bytes());
+    pieces.zip(HEAD_WORDS..).for_each(|(piece, at)| *piece = word(at).to_ne_bytes());
     bytes.extend_from_slice(&shown[..count]);
 }
 
 /// How many bytes a member shows, or says that it sends.
 pub(super) fn shown_count(word: impl Fn(usize) -> u64) -> u64 {
-    word(1) & !(OFFERED | TOLD | LAID_OUT)
+    word(COUNT_AT) & !(OFFERED | TOLD | LAID_OUT)
 }
 
 /// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
-pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, Little)> {
+pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, LoadBytes)> {
     let bytes = || {
-        let mut bytes = Little::new();
+        let mut bytes = LoadBytes::new();
         add_shown_bytes(&mut bytes, word, shown_count(word));
         bytes
     };
@@ -123,14 +121,14 @@ pub(super) enum Met {
 }
 
 impl Met {
-    /// What members come to, of which `me` has this load. `word`: as [`Shown::with_others`] gives it. `bytes` gets what they show, one's behind the
+    /// What members come to, of which `me` has this load. `bytes` gets what they show, one's behind the
     /// other's in the order of `members`, but for those that do not fit.
     #[inline]
     pub(super) fn read(
         word: impl Fn(u32, usize) -> u64,
         (me, load): (u32, &Load),
         members: impl Iterator<Item = u32>,
-        bytes: &mut Little,
+        bytes: &mut LoadBytes,
     ) -> Met {
         let (digest, count_of) = (word(me, 0), |member| shown_count(|at| word(member, at)));
         // Of one, those who do not have it show nothing. What is for each is never in the lines.
@@ -164,17 +162,17 @@ impl Call<'_> {
     pub(super) fn meet(&mut self, load: &mut Load, offered: bool) -> Result<Option<bool>, CollectiveError> {
         let (me, size, client) = (self.me(), self.size(), &self.group.inner.client);
         let death = || -> Option<Lost> { self.group.death() };
-        // Of this one, of the one before it, and so on around.
+        // Of this one, of the one before it, and so on around; without a division, which would be seen.
         let around = (0..size).map(|back| if back <= me { me - back } else { me + size - back });
-        let (digest, load_here, mut bytes) = (self.signature.digest(), &*load, Little::new());
+        let (digest, load_here, mut bytes) = (self.signature.digest(), &*load, LoadBytes::new());
         let show = |barrier: Option<u64>| {
             let lay_out = || barrier.is_some_and(|barrier| self.lay_out_load(barrier, load_here));
             Shown::of(digest, load_here, offered, lay_out)
         };
         let barriers = self.group.barriers().expect("its members can meet");
-        let met = client.meet(barriers, (show, Shown::words), self.name(), &death, |barrier, shown, words| {
-            let word = shown.with_others(me, |member, at| words.word(member, at));
-            let met = Met::read(&word, (me, load_here), around.clone(), &mut bytes);
+        let met = client.meet(barriers, (show, Shown::words), self.name(), &death, |barrier, words| {
+            let word = |member, at| words.word(member, at);
+            let met = Met::read(word, (me, load_here), around.clone(), &mut bytes);
             if bytes.is_empty() && !load_here.is_empty() && matches!(met, Met::Agree { .. }) {
                 bytes = self.read_if_laid_out(barrier, load_here, word, around);
             }
@@ -194,13 +192,85 @@ impl Call<'_> {
         load: &Load,
         word: impl Fn(u32, usize) -> u64,
         around: impl Iterator<Item = u32> + Clone,
-    ) -> Little {
+    ) -> LoadBytes {
         if !around.clone().all(|member| word(member, 1) & LAID_OUT != 0) {
-            return Little::new();
+            return LoadBytes::new();
         }
         // Of one: that of the first who says that it has it.
-        let most = if matches!(load, Load::OfOne { .. }) { 1 } else { usize::MAX };
-        let have_it = around.filter(|member| shown_count(|at| word(*member, at)) > 0);
-        self.read_loads(barrier, load, have_it.take(most))
+        if matches!(load, Load::OfOne { .. }) {
+            let has_it = |member: &u32| shown_count(|at| word(*member, at)) > 0;
+            return self.read_loads(barrier, load, around.filter(has_it).take(1));
+        }
+        self.read_loads(barrier, load, around)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: u64 = 77;
+
+    fn shows(load: &Load, offered: bool) -> Vec<u64> {
+        Shown::of(DIGEST, load, offered, || false).words().to_vec()
+    }
+
+    /// What member 0 makes of the words of all; its own are the first.
+    fn read(load: &Load, words: &[Vec<u64>]) -> (Met, Vec<u8>) {
+        let word = |member: u32, at: usize| words[member as usize].get(at).copied().unwrap_or(0);
+        let mut bytes = LoadBytes::new();
+        let met = Met::read(word, (0, load), 0..words.len() as u32, &mut bytes);
+        (met, bytes.to_vec())
+    }
+
+    fn of_all(bytes: &[u8]) -> Load {
+        Load::OfAll(LoadBytes::from_slice(bytes))
+    }
+
+    #[test]
+    fn what_all_show_is_read_in_their_order_whatever_its_length() {
+        for length in 0..=DATA_BYTES {
+            let of = |member: u8| of_all(&vec![member; length]);
+            let words: Vec<Vec<u64>> = (1..=3).map(|member| shows(&of(member), member != 2)).collect();
+            let (met, bytes) = read(&of(1), &words);
+            assert!(matches!(met, Met::Agree { offered: false }), "{length} bytes");
+            assert_eq!(bytes, [1, 2, 3].map(|member| vec![member; length]).concat());
+        }
+        let (met, _) = read(&Load::Empty, &[shows(&Load::Empty, true), shows(&Load::Empty, true)]);
+        assert!(matches!(met, Met::Agree { offered: true }));
+    }
+
+    #[test]
+    fn of_one_is_read_from_who_has_it() {
+        let has = |bytes: Option<&[u8]>| Load::OfOne { bytes: bytes.map(LoadBytes::from_slice), due: 3 };
+        let (met, bytes) = read(&has(None), &[shows(&has(None), false), shows(&has(Some(b"abc")), false)]);
+        assert!(matches!(met, Met::Agree { .. }) && bytes == b"abc");
+        let (met, bytes) = read(&has(None), &[shows(&has(None), false), shows(&has(None), false)]);
+        assert!(matches!(met, Met::Agree { .. }) && bytes.is_empty(), "nobody has it");
+        let (met, _) = read(&has(None), &[shows(&has(None), false), shows(&has(Some(b"ab")), false)]);
+        assert!(matches!(met, Met::Wrong { member: 1, found: 2, due: 3 }));
+    }
+
+    #[test]
+    fn who_calls_something_else_counts_more_than_who_shows_too_much() {
+        let (two, three) = (of_all(b"ab"), of_all(b"abc"));
+        let mut other = shows(&two, false);
+        other[0] += 1;
+        let words = [shows(&two, false), shows(&three, false), other];
+        assert!(matches!(read(&two, &words[..2]).0, Met::Wrong { member: 1, found: 3, due: 2 }));
+        assert!(matches!(read(&two, &words).0, Met::Differ));
+        // More than fits is never read, whatever it says.
+        let long = of_all(&[1; DATA_BYTES + 1]);
+        let (met, bytes) = read(&long, &[shows(&long, false), shows(&long, false)]);
+        assert!(matches!(met, Met::Agree { .. }) && bytes.is_empty());
+    }
+
+    #[test]
+    fn shares_are_never_in_the_lines() {
+        let shares = |count| Load::ToEach { share_bytes: 1, shares: vec![1; count], got: None };
+        let (met, bytes) = read(&shares(2), &[shows(&shares(2), false), shows(&shares(2), false)]);
+        assert!(matches!(met, Met::Agree { .. }) && bytes.is_empty());
+        let (met, _) = read(&shares(2), &[shows(&shares(2), false), shows(&shares(3), false)]);
+        assert!(matches!(met, Met::Wrong { member: 1, found: 3, due: 2 }));
     }
 }

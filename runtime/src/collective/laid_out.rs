@@ -14,7 +14,7 @@ use longarm_shm::SLOT_BYTES;
 
 use super::agree::Load;
 use super::call::Call;
-use super::elements::Little;
+use super::elements::LoadBytes;
 use super::staging::staging_window;
 use super::staging_buffer::{WORLD_SLOT_BYTES, WORLD_SLOTS_OFFSET};
 use crate::group::Group;
@@ -60,13 +60,13 @@ impl Call<'_> {
 
     /// What the load is of all members, read from the slots of a barrier to which all have come; `members` have laid it out. Empty if it
     /// cannot be read.
-    pub(super) fn read_loads(&self, barrier: u64, load: &Load, members: impl Iterator<Item = u32>) -> Little {
+    pub(super) fn read_loads(&self, barrier: u64, load: &Load, members: impl Iterator<Item = u32>) -> LoadBytes {
         let (from, each) = load.wanted(self.me() as usize);
         let most = if matches!(load, Load::OfOne { .. }) { 1 } else { self.size() as usize };
         let mut all = Vec::with_capacity(most * each);
         for member in members {
             let laid_out = self.laid_out_by(member, barrier).filter(|room| from + each <= room.len());
-            let Some(laid_out) = laid_out else { return Little::new() };
+            let Some(laid_out) = laid_out else { return LoadBytes::new() };
             laid_out.slice(from, each).as_region().append_to(&mut all);
         }
         all.into()

@@ -196,6 +196,7 @@ impl Group {
         let mut load = Load::OfAll(copied(elements.as_bytes()));
         self.run_loaded(signature, &mut load, |_| Ok(()))?;
         if for_all || self.rank() == root {
+            // Of few members with one element each without an allocation.
             let mut all: SmallVec<[T; 4]> = smallvec![T::new_zeroed(); elements.len() * self.size() as usize];
             self.lay_in_order(load.bytes(), root, all.as_mut_bytes());
             combine(&mut all, elements.len(), reduction);

@@ -117,7 +117,8 @@ fn split(node_of: &[u32], turns: Range<u32>, found: &mut Vec<(Range<u32>, u32)>)
     split(node_of, middle..turns.end, found);
 }
 
-/// Combines pieces of `count` elements into the first, in the order of the tree: as many members, one piece each.
+/// Combines pieces of `count` elements into the first, in the order of the tree: as many members, one piece each. What [`combine_pieces`] does, without
+/// a list of the pieces.
 pub(super) fn combine<T: Number>(all: &mut [T], count: usize, reduction: Reduction) {
     let members = all.len() / count;
     let mut distance = 1;

@@ -62,10 +62,6 @@ pub(crate) struct TeamLines {
     members: Box<[(usize, u32)]>,
 }
 
-/// What this PE shows in its line, aligned as it is there.
-#[repr(align(64))]
-struct OwnWords([u64; WORDS]);
-
 impl Board for TeamLines {
     #[inline]
     fn lines(&self, place: usize) -> &Lines {
@@ -144,8 +140,8 @@ impl SyncArea {
         self.wait_for_all(name, process, barrier);
     }
 
-    /// All members meet, and each shows some bytes, as many each; gives where each member's are, as long as what says so is kept. They stay until the
-    /// next barrier begins. What this member shows in its line is not read back: some processors give a line away altogether that another one reads.
+    /// All members meet, and each shows some bytes, as many each; gives where each member's are. They stay until the next
+    /// barrier begins.
     #[inline]
     pub(crate) fn show(
         &self,
@@ -154,12 +150,9 @@ impl SyncArea {
         bytes: Region<'_>,
     ) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let (barrier, own) = self.come_showing(name, process, bytes);
+        let barrier = self.come_showing(name, process, bytes);
         self.wait_for_all(name, process, barrier);
-        move |place| match &own {
-            Some(OwnWords(words)) if place == self.member.me() => words.as_ptr().cast(),
-            _ => self.shown(place, length),
-        }
+        move |place| self.shown(place, length)
     }
 
     /// All come to the next barrier, and `whom` waits for them. What each wrote before is seen by it behind that.
@@ -177,7 +170,7 @@ impl SyncArea {
         bytes: Region<'_>,
     ) -> impl Fn(usize) -> *const u8 + '_ {
         let length = bytes.len();
-        let (barrier, _) = self.come_showing(name, process, bytes);
+        let barrier = self.come_showing(name, process, bytes);
         if self.member.me() == whom {
             let mut from = 0;
             wait(name, process, || self.member.have_all_come(&mut from, barrier).then_some(()));
@@ -212,16 +205,14 @@ impl SyncArea {
         self.slot(self.member.board().members[place].0, self.member.met())
     }
 
-    /// Comes to the next barrier; gives its number, and the words of this member's line that show the bytes, if they fit there.
     #[inline]
-    fn come_showing(&self, name: &'static str, process: &Process, bytes: Region<'_>) -> (u64, Option<OwnWords>) {
+    fn come_showing(&self, name: &'static str, process: &Process, bytes: Region<'_>) -> u64 {
         assert!(bytes.len() <= SLOT_BYTES);
         if bytes.len() <= LINE_BYTES {
             let mut words = [0u64; WORDS];
             // SAFETY: as many bytes of `words`, which are numbers in any case.
             unsafe { RegionMut::from_raw((&raw mut words).cast(), bytes.len()) }.copy_from(bytes);
-            let barrier = self.come(name, process, &words[..bytes.len().div_ceil(8)]);
-            return (barrier, Some(OwnWords(words)));
+            return self.come(name, process, &words[..bytes.len().div_ceil(8)]);
         }
         let met = self.member.met();
         if !self.member.is_reached(met) {
@@ -230,7 +221,7 @@ impl SyncArea {
         // SAFETY: this PE's own slot of the next barrier, which nobody reads before it; see the module.
         let slot = unsafe { RegionMut::from_raw(self.slot(self.local, met + 1), bytes.len()) };
         slot.copy_from(bytes);
-        (self.come(name, process, &[]), None)
+        self.come(name, process, &[])
     }
 
     #[inline]
