@@ -4,7 +4,6 @@ use longarm_memory::{Region, RegionMut};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
-use super::flag_barrier::DATA_BYTES;
 use crate::element::Element;
 
 /// Copies `source` to `target`, which is as long. More than a few bytes not by `copy_from_slice`: the C library's copy of some
@@ -22,7 +21,7 @@ pub(super) fn copy(target: &mut [u8], source: &[u8]) {
 
 /// The bytes of a load. As many as fit into a line need no allocation: one takes as long as half a flag barrier.
 pub(crate) type LoadBytes = SmallVec<[u8; INLINE_BYTES]>;
-const INLINE_BYTES: usize = DATA_BYTES;
+pub(super) const INLINE_BYTES: usize = 40;
 
 /// The bytes, copied as [`copy`] does.
 pub(super) fn copied(bytes: &[u8]) -> LoadBytes {

@@ -7,7 +7,7 @@ use longarm_client::Lost;
 
 use super::agree::Load;
 use super::call::Call;
-use super::elements::LoadBytes;
+use super::elements::{INLINE_BYTES, LoadBytes};
 use crate::error::CollectiveError;
 
 /// Words of data that a member can show, behind the digest and the number of bytes.
@@ -17,6 +17,7 @@ const HEAD_WORDS: usize = 2;
 /// Which of them is the number.
 pub(super) const COUNT_AT: usize = 1;
 pub(super) const DATA_BYTES: usize = DATA_WORDS * 8;
+const _: () = assert!(DATA_BYTES <= INLINE_BYTES);
 
 /// In the word of the number of bytes: this member has laid out what it stages.
 const OFFERED: u64 = 1 << 63;
