@@ -18,6 +18,9 @@ use super::work::Outcome;
 /// Bytes that one direction takes in before it has passed them on.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
 /// The directions.
 pub const TO_SERVER: usize = 0;
 pub const TO_RANK: usize = 1;
@@ -75,7 +78,9 @@ struct Shared {
 impl Proxy {
     /// In front of this server. What it does to connections is counted in `fault_injection`.
     pub fn open(node: u32, server: SocketAddr, decide: Decide, faults: Arc<AtomicU64>) -> Outcome<Proxy> {
-        let listener = TcpListener::bind((server.ip(), 0))?;
+        let socket = reserve(SocketAddr::new(server.ip(), 0))?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        let listener = TcpListener::from(socket);
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             node,
@@ -105,12 +110,14 @@ fn life() -> Outcome<(Arc<OwnedFd>, OwnedFd)> {
     Ok((Arc::new(reader), writer))
 }
 
-/// A socket that has this address, and does not listen yet.
+/// A socket that has this address, and does not listen yet. Another one that was reserved may have it too, and listen: a process that another thread
+/// is just starting has a copy of the listener until its program begins.
 fn reserve(address: SocketAddr) -> Outcome<OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Connections of the listener before are still there.
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address)?;
     Ok(socket)
 }
@@ -135,14 +142,15 @@ impl Shared {
                 continue;
             }
             // A restart, or the end.
-            drop(listener);
             let back_at = self.back_at.lock().expect("no thread panics").take();
             let Some(back_at) = back_at else { return };
-            // Who calls meanwhile is refused, and nobody else is given the port.
-            let socket = reserve(address).expect("nobody else has taken the port at once");
+            // Before the port is free for somebody else.
+            let socket = reserve(address).expect("the port is the listener's");
+            // Who calls from now on is refused.
+            drop(listener);
             // The pause is the fault.
             std::thread::park_timeout(back_at.saturating_duration_since(Instant::now()));
-            rustix::net::listen(&socket, 128).expect("the address is reserved");
+            rustix::net::listen(&socket, BACKLOG).expect("the address is reserved");
             listener = TcpListener::from(socket);
             let mut alive = self.alive.lock().expect("no thread panics");
             if self.is_closed() {
