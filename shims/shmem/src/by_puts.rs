@@ -17,8 +17,11 @@ use crate::order;
 use crate::rma;
 use crate::teams::Team;
 
-/// From how many bytes on for each member: below, they travel with the messages by which all meet.
-const BYTES_MIN: usize = 1 << 10;
+/// From how many bytes of each for each on, in teams in which each member has a node of its own, and in those where some share one: below, the
+/// collectives of longarm's groups are quicker, which meet once.
+const ALLTOALL_BYTES_MIN: [usize; 2] = [32 << 10, 128 << 10];
+/// The same of each member for all.
+const FCOLLECT_BYTES_MIN: [usize; 2] = [16 << 10, 256 << 10];
 
 /// To how many members, each taken for one on a node of its own, the same is put. More get it by messages.
 const TARGETS_MAX: usize = 8;
@@ -26,12 +29,14 @@ const TARGETS_MAX: usize = 8;
 /// Whether so many bytes for each member are put: not where the targets are a part of what is still to be put.
 pub(crate) fn suits_alltoall(team: &Team, (dest, source, bytes): (*mut u8, *const u8, usize)) -> bool {
     let all = bytes.saturating_mul(team.size());
-    bytes >= BYTES_MIN && (dest.addr() + all <= source.addr() || source.addr() + all <= dest.addr())
+    let bytes_min = ALLTOALL_BYTES_MIN[usize::from(team.nodes.is_some())];
+    bytes >= bytes_min && (dest.addr() + all <= source.addr() || source.addr() + all <= dest.addr())
 }
 
 /// Whether so many bytes of each member are put.
 pub(crate) fn suits_fcollect(team: &Team, nodes: Option<&Nodes>, bytes: usize) -> bool {
-    bytes >= BYTES_MIN && (nodes.is_some() || team.size() <= TARGETS_MAX)
+    let bytes_min = FCOLLECT_BYTES_MIN[usize::from(nodes.is_some())];
+    bytes >= bytes_min && (nodes.is_some() || team.size() <= TARGETS_MAX)
 }
 
 /// Puts so many bytes to a member, where they have this address. They are there after quiet.
