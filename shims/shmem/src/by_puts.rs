@@ -19,9 +19,9 @@ use crate::teams::Team;
 
 /// From how many bytes of each for each on, in teams in which each member has a node of its own, and in those where some share one: below, the
 /// collectives of longarm's groups are quicker, which meet once.
-const ALLTOALL_BYTES_MIN: [usize; 2] = [32 << 10, 128 << 10];
+const ALLTOALL_BYTES_MIN: [usize; 2] = [32 << 10, 64 << 10];
 /// The same of each member for all.
-const FCOLLECT_BYTES_MIN: [usize; 2] = [16 << 10, 256 << 10];
+const FCOLLECT_BYTES_MIN: [usize; 2] = [16 << 10, 128 << 10];
 
 /// To how many members, each taken for one on a node of its own, the same is put. More get it by messages.
 const TARGETS_MAX: usize = 8;

@@ -222,9 +222,9 @@ static void ways(shmem_team_t team)
 /* All give each other much, and use what they gave at once again. Nobody waits: a target may still be read when others go on. */
 static void exchanges(shmem_team_t team)
 {
-    /* Around the bounds from which on more is put, in bytes 16, 32, 128 and 256 KiB. */
-    enum { LONGEST = 32768 };
-    static const size_t around[] = { 1, 129, 2047, 2048, 4096, 16384, LONGEST };
+    /* Around the bounds from which on more is put, in bytes 16, 32, 64 and 128 KiB. */
+    enum { LONGEST = 20000 };
+    static const size_t around[] = { 1, 129, 2047, 2048, 4096, 8192, 16384, LONGEST };
     static long source[PES_MAX * LONGEST], dest[PES_MAX * LONGEST];
     const int mine = shmem_team_my_pe(team), size = shmem_team_n_pes(team);
     for (size_t at = 0; at < sizeof around / sizeof *around; at++) {
