@@ -67,7 +67,6 @@ impl Client {
 }
 
 /// What those show who have come to a barrier.
-#[derive(Clone, Copy)]
 pub struct ShownWords<'a>(&'a Member<NodeBoard>);
 
 impl ShownWords<'_> {

@@ -46,7 +46,7 @@ impl Call<'_> {
             let word = |local: u32, at| if at == COUNT_AT { counts[local as usize] } else { word(local, at) };
             let mut bytes = LoadBytes::new();
             Heard {
-                sent: locals.clone().skip(1).map(|local| (local, shown_count(|at| word(local, at)))).collect(),
+                sent: locals.clone().skip(1).map(|local| (local, shown_count(word(local, COUNT_AT)))).collect(),
                 met: Met::read(word, (my_local, to_carry), locals, &mut bytes),
                 bytes,
             }

@@ -6,16 +6,13 @@ use zerocopy::IntoBytes;
 
 use crate::element::Element;
 
-/// Copies `source` to `target`, which is as long. More than a few bytes not by `copy_from_slice`: the C library's copy of some
+/// Copies `source` to `target`, which is as long. Not by `copy_from_slice`: the C library's copy of some
 /// KiB and more takes ten times as long on some processors (AMD Zen 3) where both sides begin at the same place of a page, as large buffers
 /// of `malloc` do.
 ///
 /// # Panics
 /// If the lengths differ.
 pub(super) fn copy(target: &mut [u8], source: &[u8]) {
-    if source.len() <= INLINE_BYTES {
-        return target.copy_from_slice(source);
-    }
     RegionMut::from_slice(target).copy_from(Region::from_slice(source));
 }
 

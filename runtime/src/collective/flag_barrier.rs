@@ -38,7 +38,7 @@ impl Shown {
     fn new(word: u64, (bytes, count): (&[u8], usize), offered: bool) -> Shown {
         let bytes = if bytes.len() <= DATA_BYTES { bytes } else { &[] };
         let mut words = [0; HEAD_WORDS + DATA_WORDS];
-        (words[0], words[1]) = (word, count as u64 | if offered { OFFERED } else { 0 });
+        (words[0], words[COUNT_AT]) = (word, count as u64 | if offered { OFFERED } else { 0 });
         let (whole, rest) = bytes.as_chunks::<8>();
         words[HEAD_WORDS..].iter_mut().zip(whole).for_each(|(word, piece)| *word = u64::from_ne_bytes(*piece));
         if !rest.is_empty() {
@@ -62,7 +62,7 @@ impl Shown {
             }
         };
         if !fits && lay_out() {
-            shown.words[1] |= LAID_OUT;
+            shown.words[COUNT_AT] |= LAID_OUT;
         }
         shown
     }
@@ -75,7 +75,7 @@ impl Shown {
     /// What the leader of a node tells the others. `bytes` as for [`Shown::new`].
     pub(super) fn told(word: u64, bytes: &[u8]) -> Shown {
         let mut shown = Shown::new(word, (bytes, bytes.len()), false);
-        shown.words[1] |= TOLD;
+        shown.words[COUNT_AT] |= TOLD;
         shown
     }
 
@@ -96,19 +96,19 @@ fn add_shown_bytes(bytes: &mut LoadBytes, word: impl Fn(usize) -> u64, count: u6
     bytes.extend_from_slice(&shown[..count]);
 }
 
-/// How many bytes a member shows, or says that it sends.
-pub(super) fn shown_count(word: impl Fn(usize) -> u64) -> u64 {
-    word(COUNT_AT) & !(OFFERED | TOLD | LAID_OUT)
+/// How many bytes a member shows, or says that it sends, given its word at [`COUNT_AT`].
+pub(super) fn shown_count(word: u64) -> u64 {
+    word & !(OFFERED | TOLD | LAID_OUT)
 }
 
 /// What the leader of a node tells the others: its word, and its bytes. `None`: it is at another barrier.
 pub(super) fn told(word: &dyn Fn(usize) -> u64) -> Option<(u64, LoadBytes)> {
     let bytes = || {
         let mut bytes = LoadBytes::new();
-        add_shown_bytes(&mut bytes, word, shown_count(word));
+        add_shown_bytes(&mut bytes, word, shown_count(word(COUNT_AT)));
         bytes
     };
-    (word(1) & TOLD != 0).then(|| (word(0), bytes()))
+    (word(COUNT_AT) & TOLD != 0).then(|| (word(0), bytes()))
 }
 
 /// What a barrier came to.
@@ -131,20 +131,21 @@ impl Met {
         members: impl Iterator<Item = u32>,
         bytes: &mut LoadBytes,
     ) -> Met {
-        let (digest, count_of) = (word(me, 0), |member| shown_count(|at| word(member, at)));
+        let (digest, own_count) = (word(me, 0), shown_count(word(me, COUNT_AT)) as usize);
         // Of one, those who do not have it show nothing. What is for each is never in the lines.
         let (due, or_nothing, are_shown) = match load {
             Load::OfOne { due, .. } => (*due, true, true),
-            Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } => (count_of(me) as usize, false, true),
-            Load::Empty | Load::ToEach { .. } => (count_of(me) as usize, false, false),
+            Load::OfAll(_) | Load::Merged { .. } | Load::Reduced { .. } => (own_count, false, true),
+            Load::Empty | Load::ToEach { .. } => (own_count, false, false),
         };
         let (mut offered, mut wrong) = (true, None);
         for member in members {
             if word(member, 0) != digest {
                 return Met::Differ;
             }
-            offered &= word(member, 1) & OFFERED != 0;
-            let found = count_of(member);
+            let count = word(member, COUNT_AT);
+            offered &= count & OFFERED != 0;
+            let found = shown_count(count);
             if found != due as u64 && !(found == 0 && or_nothing) {
                 wrong = wrong.or(Some((member, found)));
             } else if are_shown {
@@ -194,12 +195,12 @@ impl Call<'_> {
         word: impl Fn(u32, usize) -> u64,
         around: impl Iterator<Item = u32> + Clone,
     ) -> LoadBytes {
-        if !around.clone().all(|member| word(member, 1) & LAID_OUT != 0) {
+        if !around.clone().all(|member| word(member, COUNT_AT) & LAID_OUT != 0) {
             return LoadBytes::new();
         }
         // Of one: that of the first who says that it has it.
         if matches!(load, Load::OfOne { .. }) {
-            let has_it = |member: &u32| shown_count(|at| word(*member, at)) > 0;
+            let has_it = |member: &u32| shown_count(word(*member, COUNT_AT)) > 0;
             return self.read_loads(barrier, load, around.filter(has_it).take(1));
         }
         self.read_loads(barrier, load, around)

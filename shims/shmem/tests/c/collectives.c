@@ -222,14 +222,14 @@ static void ways(shmem_team_t team)
 /* All give each other much, and use what they gave at once again. Nobody waits: a target may still be read when others go on. */
 static void exchanges(shmem_team_t team)
 {
-    /* Around the bounds from which on more is put, in bytes 16, 32, 64 and 128 KiB. */
-    enum { LONGEST = 20000 };
-    static const size_t around[] = { 1, 129, 2047, 2048, 4096, 8192, 16384, LONGEST };
+    /* On both sides of the bounds from which on more is put: 16, 32, 64 and 128 KiB. The longest takes long, so it has one turn. */
+    enum { LONGEST = 16400 };
+    static const size_t around[] = { 1, 127, 128, 129, 1000, 2048, 9000, LONGEST };
     static long source[PES_MAX * LONGEST], dest[PES_MAX * LONGEST];
     const int mine = shmem_team_my_pe(team), size = shmem_team_n_pes(team);
     for (size_t at = 0; at < sizeof around / sizeof *around; at++) {
         const size_t n = around[at];
-        for (int turn = 0; turn < (n < 4096 ? 3 : 1); turn++) {
+        for (int turn = 0; turn < (n < LONGEST ? 3 : 1); turn++) {
             for (size_t i = 0; i < n * (size_t)size; i++) {
                 source[i] = (mine * 100L + turn) * 1000000L + (long)i;
                 dest[i] = -1;
