@@ -1,9 +1,20 @@
 # Steps that are run one after the other whatever the others say, for the scripts that test; they source this.
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+declare -A aside_group aside_folder          # of what `begin_aside` has begun, by its name
+trap clean_up EXIT
 summary=()
 failed=0
+
+clean_up() {
+    local name
+    rm -f "$log"
+    for name in "${!aside_group[@]}"; do
+        kill -- "-${aside_group[$name]}" 2>/dev/null
+        wait "${aside_group[$name]}" 2>/dev/null
+        rm -rf "${aside_folder[$name]}"
+    done
+}
 
 # Runs one step: its name, then its command, which ends with status 77 when it says why it can do nothing on this machine.
 step() {
@@ -21,6 +32,38 @@ step() {
     line=$(printf '%-7s %-18s %4d s' "$outcome" "$name" $((SECONDS - began)))
     [ "$outcome" != - ] || line+=", left out: see above"
     summary+=("$line")
+}
+
+# Runs a function that calls `step` and `skip`, beside the steps that follow. What it prints comes all at once, from `join_aside`.
+begin_aside() {
+    local name=$1 folder
+    folder=$(mktemp -d)
+    set -m                                   # a process group of its own, so that all of it can be ended
+    (
+        set +m
+        trap - EXIT
+        log=$folder/log summary=() failed=0
+        : >"$log"
+        "$name"
+        printf '%s\n' "${summary[@]}" >"$folder/summary"
+        exit "$failed"
+    ) >"$folder/output" 2>&1 </dev/null &
+    aside_group[$name]=$!
+    aside_folder[$name]=$folder
+    set +m
+}
+
+# Waits for it, and counts its steps as those of the caller.
+join_aside() {
+    local name=$1 lines
+    local folder=${aside_folder[$name]}
+    wait "${aside_group[$name]}" || failed=1
+    cat "$folder/output"
+    cat "$folder/log" >>"$log"
+    mapfile -t lines <"$folder/summary"
+    summary+=("${lines[@]}")
+    rm -rf "$folder"
+    unset "aside_group[$name]" "aside_folder[$name]"
 }
 
 skip() {

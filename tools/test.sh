@@ -13,6 +13,27 @@ target=${CARGO_TARGET_DIR:-target}
 # tests what is installed.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
+# What is built in folders of its own, and takes no notice of other work on the machine.
+simulations_and_models() {
+    # Whole jobs with faults, and whether the bugs that are planted on purpose are found. Built once for both: where none is planted, the jobs
+    # do what they do without.
+    step simulator env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
+        cargo test --locked --release -p longarm-sim --test large --test mutations
+    # What stands in the place of machine code on other processors.
+    step portable env RUSTFLAGS="--cfg longarm_portable" CARGO_TARGET_DIR="$target/portable" \
+        cargo test --locked -p longarm-memory -p longarm-shm --lib
+    # The model checker runs every order of the steps of what the ranks of a node share.
+    step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
+        cargo test --locked -p longarm-shm --release --lib loom
+}
+
+# Needs what the step `build` makes.
+global_arrays_build() {
+    step global-arrays-build tools/ga/test-ga.sh mpich --quick --built --no-run
+}
+
+# Beside the checks and builds that follow, whose last crates leave a processor free.
+[ "$only" != all ] || begin_aside simulations_and_models
 if cargo fmt --version >/dev/null 2>&1; then
     step format cargo fmt --all --check
 else
@@ -49,9 +70,16 @@ if [ "$only" = all ]; then
     # What Global Arrays needs has an MPI in it, with which the tests start jobs too.
     elif ! tools/ga/setup.sh mpich; then
         ga_missing="its compilers cannot be installed"
+    elif ! tools/ga/fetch.sh "$ga_cache/source"; then
+        ga_missing="its source cannot be fetched"
     fi
     # The tests start jobs with the longarm command, with the example programs, and link C programs with the archive.
     step build cargo build --locked --workspace --lib --bins --examples
+    [ -n "$ga_missing" ] || begin_aside global_arrays_build
+    step tests-build cargo test --locked --workspace --no-run
+    # Nothing else shares the processors with the tests.
+    join_aside simulations_and_models
+    [ -n "$ga_missing" ] || join_aside global_arrays_build
     step tests cargo test --locked --workspace --no-fail-fast
     # Jobs on hosts that are made up; `make test-launch` starts and kills them in every way.
     if [ "${LONGARM_TEST_LAUNCH:-}" = no ]; then
@@ -77,23 +105,10 @@ if [ "$only" = all ]; then
     else
         skip counts "valgrind is not installed"
     fi
-    # Whole jobs with faults, and whether the bugs that are planted on purpose are found. Built once for both: where none is planted, the jobs
-    # do what they do without.
-    step simulator env RUSTFLAGS="--cfg longarm_mutations" CARGO_TARGET_DIR="$target/mutations" \
-        cargo test --locked --release -p longarm-sim --test large --test mutations
-    # What stands in the place of machine code on other processors.
-    step portable env RUSTFLAGS="--cfg longarm_portable" CARGO_TARGET_DIR="$target/portable" \
-        cargo test --locked -p longarm-memory -p longarm-shm --lib
-    # The model checker runs every order of the steps of what the ranks of a node share.
-    step models env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
-        cargo test --locked -p longarm-shm --release --lib loom
-    if [ -z "$ga_missing" ] && ! tools/ga/fetch.sh "$ga_cache/source"; then
-        ga_missing="its source cannot be fetched"
-    fi
     if [ -n "$ga_missing" ]; then
         skip global-arrays "$ga_missing"
     else
-        step global-arrays tools/ga/test-ga.sh mpich --quick
+        step global-arrays tools/ga/test-ga.sh mpich --quick --built
     fi
 fi
 

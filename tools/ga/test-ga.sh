@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds Global Arrays on longarm and runs its tests, then those of the classic ARMCI:
 #
-#   test-ga.sh [mpich|openmpi] [--quick]
+#   test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run]
 #
+# --built: `make test` has built that longarm a moment ago. --no-run builds, and runs nothing.
 # --quick runs the programs that end soon, on fewer ranks, and longarm as `make test` builds it, not optimised. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
 # the folder ga of cargo's target folder, and is not made again.
 set -euo pipefail
@@ -13,12 +14,16 @@ say() { printf 'test-ga: %s\n' "$*"; }
 
 mpi=mpich
 quick=
+built=
+run=yes
 for argument in "$@"; do
     case $argument in
     mpich | openmpi) mpi=$argument ;;
     --quick) quick=yes ;;
+    --built) built=yes ;;
+    --no-run) run= ;;
     *)
-        say "usage: test-ga.sh [mpich|openmpi] [--quick]" >&2
+        say "usage: test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run]" >&2
         exit 2
         ;;
     esac
@@ -30,7 +35,7 @@ tools/ga/setup.sh "$mpi"
 tools/ga/fetch.sh "$cache/source"
 if [ -n "$quick" ]; then
     # longarm as `make test` has built it: with assertions, and not optimised for users.
-    cargo build --locked --workspace --exclude longarm-verbs --lib --bins --examples
+    [ -n "$built" ] || cargo build --locked --workspace --exclude longarm-verbs --lib --bins --examples
     make install-built BUILT="$target/debug" PREFIX="$prefix" DESTDIR=
     suite=$target/debug/longarm-suite
 else
@@ -39,6 +44,7 @@ else
     suite=$target/release/longarm-suite
 fi
 tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
+[ -n "$run" ] || exit 0
 
 options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)
 if [ -n "$quick" ]; then
