@@ -32,6 +32,14 @@ global_arrays_build() {
     step global-arrays-build tools/ga/test-ga.sh mpich --quick --built --no-run
 }
 
+# The longest tests, which wait much: for processes that are told to be silent, and for limits to pass. The packages are those of the other
+# tests, so that no crate is built once more with other features.
+launcher_tests() {
+    local file targets=(--bin longarm)
+    for file in tools/launch/tests/*.rs; do targets+=(--test "$(basename "$file" .rs)"); done
+    step launcher-tests cargo test --locked --workspace --no-fail-fast "${targets[@]}"
+}
+
 # Beside the checks and builds that follow, whose last crates leave a processor free.
 [ "$only" != all ] || begin_aside simulations_and_models
 if cargo fmt --version >/dev/null 2>&1; then
@@ -77,10 +85,12 @@ if [ "$only" = all ]; then
     step build cargo build --locked --workspace --lib --bins --examples
     [ -n "$ga_missing" ] || begin_aside global_arrays_build
     step tests-build cargo test --locked --workspace --no-run
-    # Nothing else shares the processors with the tests.
+    # Nothing but other tests shares the processors with tests of whole jobs.
     join_aside simulations_and_models
     [ -n "$ga_missing" ] || join_aside global_arrays_build
-    step tests cargo test --locked --workspace --no-fail-fast
+    begin_aside launcher_tests
+    step tests cargo test --locked --workspace --exclude longarm-launch --no-fail-fast
+    join_aside launcher_tests
     # Jobs on hosts that are made up; `make test-launch` starts and kills them in every way.
     if [ "${LONGARM_TEST_LAUNCH:-}" = no ]; then
         skip launch "because LONGARM_TEST_LAUNCH=no"
