@@ -146,7 +146,7 @@ impl Endpoint {
         self.published.has(Fact::HELD_BACK)
     }
 
-    /// Whether what waits to be sent takes longer than to wake the helper.
+    /// Whether what waits to be sent is for the helper to send.
     pub(crate) fn has_much_to_send(&self) -> bool {
         self.published.has(Fact::MUCH_TO_SEND)
     }

@@ -22,8 +22,19 @@ const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
 const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
-/// Nonblocking payloads up to this are corked. The helper sends longer ones.
-const CORKED_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
+/// Nonblocking payloads up to this are corked. Longer ones keep a connection busy each by itself: to wait for others would only let it rest.
+const CORKED_PAYLOAD_BYTES_MAX: u64 = 48 << 10;
+/// Nonblocking payloads up to this are sent by the caller where nothing else is under way. The helper sends longer ones, and all that follow.
+const ALONE_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
+
+/// When a payload of so many bytes goes out, which is sent from its place and which nobody waits for.
+fn nonblocking_in_place(bytes: u64) -> Sending {
+    match bytes {
+        ..=CORKED_PAYLOAD_BYTES_MAX => Sending::SoonInPlace,
+        ..=ALONE_PAYLOAD_BYTES_MAX => Sending::AloneOrByHelper,
+        _ => Sending::Later,
+    }
+}
 
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
@@ -296,10 +307,8 @@ impl Client {
                 None => Payload::Copied(from.region, origin),
             };
             let sending = match &payload {
-                Payload::Streamed(_, streamed)
-                    if from.then == Then::GoesOn && streamed.remaining() <= CORKED_PAYLOAD_BYTES_MAX =>
-                {
-                    Sending::SoonInPlace
+                Payload::Streamed(_, streamed) if from.then == Then::GoesOn => {
+                    nonblocking_in_place(streamed.remaining())
                 }
                 // It goes out together with what asks for its arrival, by who waits or leaves it to others.
                 Payload::Streamed(..) => Sending::Later,
@@ -402,7 +411,7 @@ impl Client {
                 Sending::Confirmed | Sending::Soon => {
                     self.progress.while_asked(|| endpoint.issue(request, token, payload, sending))
                 }
-                Sending::Now | Sending::Later | Sending::SoonInPlace => {
+                Sending::Now | Sending::Later | Sending::SoonInPlace | Sending::AloneOrByHelper => {
                     endpoint.issue(request, token, payload, sending)
                 }
             };

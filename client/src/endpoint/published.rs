@@ -14,9 +14,6 @@ use super::state::State;
 use crate::error::LostHow;
 use crate::progress::occupied::OccupiedNodes;
 
-/// Bytes that the helper sends, not who goes on computing.
-const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
-
 /// One fact, as a bit.
 #[derive(Clone, Copy)]
 pub(super) struct Fact(u32);
@@ -44,7 +41,7 @@ impl Fact {
     pub(super) const MAIL_WAITS: Fact = Fact(1 << 9);
     /// More data is on its way than the kernel keeps until somebody takes it.
     pub(super) const EXPECTS_MUCH: Fact = Fact(1 << 10);
-    /// What waits to be sent takes longer than to wake the helper.
+    /// What waits to be sent is for the helper to send.
     pub(super) const MUCH_TO_SEND: Fact = Fact(1 << 11);
     /// What is next to be sent has to wait for the data of a get.
     pub(super) const HELD_BACK: Fact = Fact(1 << 12);
@@ -184,7 +181,7 @@ impl Published {
             | Fact::REPLIES_FULL.when(replies_full)
             | Fact::MAIL_WAITS.when(mail_waits && alive)
             | Fact::EXPECTS_MUCH.when(state.acknowledgements.expects_much())
-            | Fact::MUCH_TO_SEND.when(state.outgoing.unsent_stream_bytes() > MUCH_TO_SEND_BYTES)
+            | Fact::MUCH_TO_SEND.when(state.has_much_to_send())
             | Fact::HELD_BACK.when(!is_sent && !can_send && !has_coalesced)
             | Fact::CORKED.when(state.corked && alive)
             | Fact::COALESCES_WRITES.when(coalesces && !state.holds_back_writes())

@@ -67,6 +67,8 @@ pub(crate) enum Sending {
     Soon,
     /// The same for a payload that is sent from its place. It waits for more bytes.
     SoonInPlace,
+    /// At once where [`Sending::SoonInPlace`] would go out because it is alone. Else the helper begins with it, and the caller goes on.
+    AloneOrByHelper,
     /// When somebody waits, or the helper comes by.
     Later,
 }
@@ -75,6 +77,11 @@ impl Sending {
     /// Whether it may be corked.
     pub(super) fn may_be_corked(self) -> bool {
         matches!(self, Sending::Soon | Sending::SoonInPlace)
+    }
+
+    /// Whether nobody waits for it yet, so that others may follow.
+    pub(super) fn may_have_company(self) -> bool {
+        self.may_be_corked() || self == Sending::AloneOrByHelper
     }
 }
 

@@ -7,6 +7,8 @@ use super::state::State;
 pub(super) const CORKED_BYTES_MAX: usize = 64 << 10;
 /// The same for payloads that are sent from their places.
 pub(super) const CORKED_STREAM_BYTES_MAX: u64 = 256 << 10;
+/// More bytes than these, waiting in their places, are for the helper to send, not for who goes on: to wake it takes less time.
+const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
 
 impl State {
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
@@ -22,10 +24,17 @@ impl State {
         (CORKED_STREAM_BYTES_MAX..2 * CORKED_STREAM_BYTES_MAX).contains(&self.outgoing.unsent_stream_bytes())
     }
 
+    /// Whether what waits in its place is for the helper to send.
+    pub(super) fn has_much_to_send(&self) -> bool {
+        let for_caller = if self.left_to_helper { 0 } else { MUCH_TO_SEND_BYTES };
+        self.outgoing.unsent_stream_bytes() > for_caller
+    }
+
     /// Whether a request that was just begun goes out now, and with it the question for which a quiet behind it only waits.
     /// `goes_alone`: what [`State::goes_alone`] said before.
     pub(super) fn goes_out(&mut self, sending: Sending, goes_alone: bool, has_reply: bool) -> bool {
-        self.several = sending.may_be_corked();
+        self.several = sending.may_have_company();
+        self.left_to_helper = sending == Sending::AloneOrByHelper && !goes_alone;
         if sending == Sending::Confirmed || (sending == Sending::Soon && goes_alone && !has_reply) {
             self.acknowledge_if_none_is_due();
         }
@@ -33,6 +42,7 @@ impl State {
             Sending::Now | Sending::Confirmed => true,
             Sending::Soon => goes_alone || self.unsent_bytes() >= CORKED_BYTES_MAX,
             Sending::SoonInPlace => goes_alone || self.is_stream_uncorked(),
+            Sending::AloneOrByHelper => goes_alone,
             Sending::Later => false,
         }
     }

@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) corked: bool,
     /// The last request was one that nobody waits for yet: there may be several.
     pub(super) several: bool,
+    /// The payload of the last request is for the helper to send.
+    pub(super) left_to_helper: bool,
     /// Requests that were sent while an acknowledgement was due and much is kept.
     looks: u32,
     /// When the server was last asked on behalf of those who wait for its node.
@@ -116,6 +118,7 @@ impl State {
             unconfirmed: false,
             corked: false,
             several: false,
+            left_to_helper: false,
             looks: 0,
             asked_ms: 0,
             refused: None,

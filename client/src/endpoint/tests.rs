@@ -356,6 +356,33 @@ fn payloads_that_stay_in_their_places_go_out_a_few_at_a_time() {
 }
 
 #[test]
+fn a_payload_that_is_large_by_itself_goes_out_alone_and_behind_others_it_is_the_helpers() {
+    let (endpoint, sends, target) = counted();
+    let bytes = vec![7; 64 << 10];
+    let cursor = || Cursor::new(Shape::contiguous(0, bytes.len() as u64));
+    let request = Request::Put { target, shape: Shape::contiguous(0, bytes.len() as u64), signal: None };
+    lend(|lent| {
+        let lender = lent.source(bytes[..].into());
+        let put = |sending| {
+            let payload = Payload::Streamed(lender.hold(), cursor());
+            let issued = endpoint.issue(&request, None, payload, sending);
+            assert!(!issued.unwrap_or_else(|_| panic!("there is room")).became_corked);
+        };
+        put(Sending::AloneOrByHelper);
+        let alone = sends.load(Ordering::Relaxed);
+        assert!(alone > 0 && !endpoint.wants_write(), "nothing else is under way");
+        put(Sending::AloneOrByHelper);
+        assert_eq!(sends.load(Ordering::Relaxed), alone, "the caller goes on");
+        assert!(endpoint.wants_write() && !endpoint.is_corked(), "nobody waits for more");
+        assert!(endpoint.has_much_to_send(), "the helper sends it");
+        endpoint.drive();
+        assert!(sends.load(Ordering::Relaxed) > alone && !endpoint.wants_write());
+        assert!(!endpoint.has_much_to_send());
+        endpoint.give_up(LostHow::Finalized);
+    });
+}
+
+#[test]
 fn a_put_that_somebody_waits_for_asks_whether_it_is_there() {
     let (endpoint, sends, target) = counted();
     let request = Request::Put { target, shape: Shape::contiguous(0, 8), signal: None };
