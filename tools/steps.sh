@@ -1,4 +1,4 @@
-# Steps that are run one after the other whatever the others say, for the scripts that test; they source this.
+# Steps that are run whatever the others say, one after the other or some beside others, for the scripts that test; they source this.
 
 log=$(mktemp)
 declare -A aside_group aside_folder          # of what `begin_aside` has begun, by its name
@@ -60,6 +60,8 @@ join_aside() {
     wait "${aside_group[$name]}" || failed=1
     cat "$folder/output"
     cat "$folder/log" >>"$log"
+    # One that was killed has left none.
+    [ -e "$folder/summary" ] || echo "FAILED  $name" >"$folder/summary"
     mapfile -t lines <"$folder/summary"
     summary+=("${lines[@]}")
     rm -rf "$folder"

@@ -3,9 +3,10 @@
 #
 #   test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run]
 #
-# --built: `make test` has built that longarm a moment ago. --no-run builds, and runs nothing.
+# --no-run builds, and runs nothing.
 # --quick runs the programs that end soon, on fewer ranks, and longarm as `make test` builds it, not optimised. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
-# the folder ga of cargo's target folder, and is not made again.
+# the folder ga of cargo's target folder, and is not made again. With --built besides, longarm is there already, and
+# cargo is not asked, which would wait for another build.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
