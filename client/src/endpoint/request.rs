@@ -67,7 +67,8 @@ pub(crate) enum Sending {
     Soon,
     /// The same for a payload that is sent from its place. It waits for more bytes.
     SoonInPlace,
-    /// At once where [`Sending::SoonInPlace`] would go out because it is alone. Else the helper begins with it, and the caller goes on.
+    /// At once where [`Sending::SoonInPlace`] would go out because it is alone. Else it is the helper's, which begins with it unless
+    /// something is corked, and the caller goes on.
     AloneOrByHelper,
     /// When somebody waits, or the helper comes by.
     Later,

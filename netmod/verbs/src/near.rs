@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn the_distance_is_that_from_the_nodes_whose_processors_we_may_use() {
-        let folder = std::env::temp_dir().join(format!("longarm-near-{}", std::process::id()));
+        // Not named after longarm: tests of faults, which may run meanwhile, look for what jobs leave behind.
+        let folder = std::env::temp_dir().join(format!("near-device-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = folder.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
