@@ -118,7 +118,7 @@ if [ "$only" = all ]; then
     if [ -n "$ga_missing" ]; then
         skip global-arrays "$ga_missing"
     else
-        step global-arrays tools/ga/test-ga.sh mpich --quick --built
+        step global-arrays tools/ga/test-ga.sh mpich --quick --no-build
     fi
 fi
 

@@ -24,8 +24,8 @@ const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
 /// Nonblocking payloads up to this are corked. Longer ones keep a connection busy each by itself: to wait for others would only let it rest.
 const CORKED_PAYLOAD_BYTES_MAX: u64 = 48 << 10;
-/// Nonblocking payloads up to this are sent by the caller where nothing else is under way, or somebody has waited just before. The helper sends longer ones, and those that come
-/// behind others.
+/// Nonblocking payloads up to this are sent by the caller where nothing else is under way, or somebody has waited just before. The helper
+/// sends longer ones, and those that come behind others.
 const ALONE_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
 
 /// When a payload of so many bytes goes out, which is sent from its place and which nobody waits for.

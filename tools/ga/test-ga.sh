@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds Global Arrays on longarm and runs its tests, then those of the classic ARMCI:
 #
-#   test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run]
+#   test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run | --no-build]
 #
-# --no-run builds, and runs nothing.
+# --no-run builds, and runs nothing. --no-build runs what a call with the other arguments has built.
 # --quick runs the programs that end soon, on fewer ranks, and longarm as `make test` builds it, not optimised. Everything fetched and built stays in LONGARM_TEST_GA_CACHE, or in
 # the folder ga of cargo's target folder, and is not made again. With --built besides, longarm is there already, and
 # cargo is not asked, which would wait for another build.
@@ -17,14 +17,16 @@ mpi=mpich
 quick=
 built=
 run=yes
+makes=yes
 for argument in "$@"; do
     case $argument in
     mpich | openmpi) mpi=$argument ;;
     --quick) quick=yes ;;
     --built) built=yes ;;
     --no-run) run= ;;
+    --no-build) makes= ;;
     *)
-        say "usage: test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run]" >&2
+        say "usage: test-ga.sh [mpich|openmpi] [--quick [--built]] [--no-run | --no-build]" >&2
         exit 2
         ;;
     esac
@@ -32,19 +34,22 @@ done
 
 . tools/ga/folders.sh
 build=$cache/$mpi-longarm
-tools/ga/setup.sh "$mpi"
-tools/ga/fetch.sh "$cache/source"
-if [ -n "$quick" ]; then
-    # longarm as `make test` has built it: with assertions, and not optimised for users.
-    [ -n "$built" ] || cargo build --locked --workspace --exclude longarm-verbs --lib --bins --examples
-    make install-built BUILT="$target/debug" PREFIX="$prefix" DESTDIR=
-    suite=$target/debug/longarm-suite
-else
-    make install PREFIX="$prefix" DESTDIR=
-    cargo build --locked --release -p longarm-suite
-    suite=$target/release/longarm-suite
+profile=release
+[ -z "$quick" ] || profile=debug
+suite=$target/$profile/longarm-suite
+if [ -n "$makes" ]; then
+    tools/ga/setup.sh "$mpi"
+    tools/ga/fetch.sh "$cache/source"
+    if [ -n "$quick" ]; then
+        # longarm as `make test` has built it: with assertions, and not optimised for users.
+        [ -n "$built" ] || cargo build --locked --workspace --exclude longarm-verbs --lib --bins --examples
+        make install-built BUILT="$target/debug" PREFIX="$prefix" DESTDIR=
+    else
+        make install PREFIX="$prefix" DESTDIR=
+        cargo build --locked --release -p longarm-suite
+    fi
+    tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
 fi
-tools/ga/build.sh "$cache/source" "$build" "$mpi" longarm "$prefix"
 [ -n "$run" ] || exit 0
 
 options=(run --build "$build" --mpi "$mpi" --limit-seconds 180)

@@ -330,55 +330,55 @@ fn requests_that_nobody_waits_for_go_out_together_and_the_helper_is_told_once() 
     assert!(put(Sending::Soon) && endpoint.is_corked());
 }
 
+/// Of puts that stay in their place.
+const PAYLOAD_BYTES: usize = 64 << 10;
+
+/// Has a test issue puts of [`PAYLOAD_BYTES`] that stay in their place; each says whether the helper has to be told of something that is corked.
+fn with_payloads_in_place(endpoint: &Endpoint, target: WindowRef, test: impl FnOnce(&dyn Fn(Sending) -> bool)) {
+    let bytes = vec![7; PAYLOAD_BYTES];
+    let shape = || Shape::contiguous(0, bytes.len() as u64);
+    let request = Request::Put { target, shape: shape(), signal: None };
+    lend(|lent| {
+        let lender = lent.source(bytes[..].into());
+        test(&|sending| {
+            let payload = Payload::Streamed(lender.hold(), Cursor::new(shape()));
+            let issued = endpoint.issue(&request, None, payload, sending);
+            issued.unwrap_or_else(|_| panic!("there is room")).became_corked
+        });
+        endpoint.give_up(LostHow::Finalized);
+    });
+}
+
 #[test]
 fn payloads_that_stay_in_their_places_go_out_a_few_at_a_time() {
     let (endpoint, sends, target) = counted();
-    let bytes = vec![7; 64 << 10];
-    let cursor = || Cursor::new(Shape::contiguous(0, bytes.len() as u64));
-    let request = Request::Put { target, shape: Shape::contiguous(0, bytes.len() as u64), signal: None };
-    lend(|lent| {
-        let lender = lent.source(bytes[..].into());
-        let put = || {
-            let payload = Payload::Streamed(lender.hold(), cursor());
-            let issued = endpoint.issue(&request, None, payload, Sending::SoonInPlace);
-            issued.unwrap_or_else(|_| panic!("there is room")).became_corked
-        };
+    with_payloads_in_place(&endpoint, target, |put| {
+        let put = || put(Sending::SoonInPlace);
         assert!(!put(), "nothing else is under way");
         let alone = sends.load(Ordering::Relaxed);
         assert!(alone > 0);
-        let held = (CORKED_STREAM_BYTES_MAX - 1) / bytes.len() as u64;
+        let held = (CORKED_STREAM_BYTES_MAX - 1) / PAYLOAD_BYTES as u64;
         assert_eq!((0..held).filter(|_| put()).count(), 1, "the helper is told once");
         assert_eq!((sends.load(Ordering::Relaxed), endpoint.is_corked()), (alone, true));
         assert!(!put() && !endpoint.is_corked(), "that is much");
         assert_eq!(sends.load(Ordering::Relaxed), alone + 1);
-        endpoint.give_up(LostHow::Finalized);
     });
 }
 
 #[test]
 fn a_payload_that_is_large_by_itself_goes_out_alone_and_behind_others_it_is_the_helpers() {
     let (endpoint, sends, target) = counted();
-    let bytes = vec![7; 64 << 10];
-    let cursor = || Cursor::new(Shape::contiguous(0, bytes.len() as u64));
-    let request = Request::Put { target, shape: Shape::contiguous(0, bytes.len() as u64), signal: None };
-    lend(|lent| {
-        let lender = lent.source(bytes[..].into());
-        let put = |sending| {
-            let payload = Payload::Streamed(lender.hold(), cursor());
-            let issued = endpoint.issue(&request, None, payload, sending);
-            assert!(!issued.unwrap_or_else(|_| panic!("there is room")).became_corked);
-        };
-        put(Sending::AloneOrByHelper);
+    with_payloads_in_place(&endpoint, target, |put| {
+        assert!(!put(Sending::AloneOrByHelper));
         let alone = sends.load(Ordering::Relaxed);
         assert!(alone > 0 && !endpoint.wants_write(), "nothing else is under way");
-        put(Sending::AloneOrByHelper);
+        assert!(!put(Sending::AloneOrByHelper));
         assert_eq!(sends.load(Ordering::Relaxed), alone, "the caller goes on");
         assert!(endpoint.wants_write() && !endpoint.is_corked(), "nobody waits for more");
         assert!(endpoint.has_much_to_send(), "the helper sends it");
         endpoint.drive();
         assert!(sends.load(Ordering::Relaxed) > alone && !endpoint.wants_write());
         assert!(!endpoint.has_much_to_send());
-        endpoint.give_up(LostHow::Finalized);
     });
 }
 
