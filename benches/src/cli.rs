@@ -157,7 +157,8 @@ pub(crate) struct PerfArguments {
     /// Draw curves into this folder, as SVG
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plot: Option<PathBuf>,
-    /// Draw the lines of this file too: of other systems, by benchmarks that print the same lines
+    /// Draw the lines of this file too: of other systems, by benchmarks that print the same lines [default: those that `make bench-peers` has left in
+    /// cargo's target folder, if this program was built there]
     #[arg(long, value_name = "FILE", requires = "plot")]
     pub(crate) against: Option<PathBuf>,
     /// The `longarm` command [default: the one beside this program, else the one in the search path]

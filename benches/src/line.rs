@@ -55,6 +55,9 @@ pub(crate) struct Line {
     /// How long the computation between two looks, or between the start and the wait, takes alone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) interval_us: Option<f64>,
+    /// The processors lay apart while it was measured: it counts only where nothing else does.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) apart: bool,
     /// Where a transfer and a computation went on together.
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub(crate) overlap: Option<Overlap>,
@@ -93,6 +96,7 @@ impl Line {
             cpu_percent: None,
             cache_misses: None,
             interval_us: None,
+            apart: false,
             overlap: None,
         }
     }
@@ -107,6 +111,8 @@ impl Line {
 
     /// One line for several rounds of the same: medians, and the quickest of all.
     pub(crate) fn merged(rounds: &[&Line]) -> Option<Line> {
+        let near: Vec<&Line> = rounds.iter().copied().filter(|line| !line.apart).collect();
+        let rounds = if near.is_empty() { rounds } else { &near };
         let middle = |pick: fn(&Line) -> Option<f64>| {
             let mut values: Vec<f64> = rounds.iter().filter_map(|line| pick(line)).collect();
             values.sort_by(f64::total_cmp);

@@ -3,7 +3,7 @@
 //! ```text
 //!   all     the driver: measures the limits itself, starts jobs of this same program, prints tables or lines
 //!   latency, gups, comb, …  one thing in any layout, with pictures: `perf`
-//!   draw    pictures of lines that were printed before: `perf` too
+//!   draw    pictures of lines that were printed before: `pictures`
 //!   limits  only the limits
 //!   rank    the program of those jobs; to be started by `longarm run`
 //!   server  the other end of the socket limits; started by the driver
@@ -24,6 +24,7 @@ mod line;
 #[path = "../micro/mod.rs"]
 mod micro;
 mod perf;
+mod pictures;
 mod plot;
 mod report;
 mod scale;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         cli::Command::Rank(arguments) => micro::rank::run(&arguments),
         cli::Command::Server(arguments) => micro::limits::server::run(&arguments),
         cli::Command::Counts(arguments) => counts::run(&arguments),
-        cli::Command::Draw(arguments) => perf::draw_files(&arguments),
+        cli::Command::Draw(arguments) => pictures::draw_files(&arguments),
         cli::Command::Measure(what) => perf::run(&what),
     };
     match outcome {

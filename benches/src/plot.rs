@@ -28,16 +28,21 @@ pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    pub(crate) series: Vec<(String, Vec<(f64, f64)>)>,
+    pub(crate) series: Vec<Curve>,
+    /// Whether the first curve is drawn thicker than the others, and above them.
+    pub(crate) first_stands_out: bool,
 }
+
+/// A name and its points.
+pub(crate) type Curve = (String, Vec<(f64, f64)>);
 
 /// Points by the name that each line has, in the order in which names first come.
 pub(crate) fn series(
     lines: &[&Line],
     name: impl Fn(&Line) -> String,
     point: impl Fn(&Line) -> Option<(f64, f64)>,
-) -> Vec<(String, Vec<(f64, f64)>)> {
-    let mut all: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+) -> Vec<Curve> {
+    let mut all: Vec<Curve> = Vec::new();
     for line in lines {
         let (name, Some(point)) = (name(line), point(line)) else { continue };
         match all.iter_mut().find(|(known, _)| *known == name) {
@@ -54,8 +59,10 @@ pub(crate) fn series(
 const SIZE: (u32, u32) = (900, 540);
 /// Dots for the names of the curves.
 const LEGEND_DOTS: u32 = 200;
+/// Curves of one picture that are told apart.
+pub(crate) const CURVES_MAX: usize = 8;
 /// Colours that are told apart by those who see red and green alike, too (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; CURVES_MAX] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -105,10 +112,12 @@ fn draw_into<'a>(picture: &Picture, text: &'a mut String) -> Drawn<'a> {
         .y_label_formatter(&|value| label(&picture.y, *value))
         .light_line_style(TRANSPARENT)
         .draw()?;
-    for (index, points) in points.iter().enumerate() {
+    // What is drawn last lies above.
+    for (index, points) in points.iter().enumerate().rev() {
         let colour = COLOURS[index % COLOURS.len()];
-        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+        let thicker = if picture.first_stands_out && index == 0 { 2 } else { 0 };
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2 + thicker)))?;
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3 + thicker as i32, colour.filled())))?;
     }
     draw_legend(picture, &legend)?;
     area.present()
@@ -241,6 +250,7 @@ mod tests {
             x: Axis::log("bytes"),
             y: Axis { name: "MB/s".into(), is_log: false },
             series: vec![("put".into(), vec![(8.0, 1.0), (64.0, 3.0)]), ("nothing".into(), Vec::new())],
+            first_stands_out: false,
         };
         let text = draw(&picture);
         for word in ["a title", "bytes", "MB/s", "put", "nothing", "polyline"] {

@@ -34,7 +34,13 @@ pub(crate) fn pictures(lines: &[Line]) -> Vec<(String, Picture)> {
         let title = format!("Time by ranks: {title}");
         all.push((
             format!("scale-{machine}"),
-            Picture { title, x: Axis::log("ranks"), y: Axis::log("microseconds"), series: times },
+            Picture {
+                title,
+                x: Axis::log("ranks"),
+                y: Axis::log("microseconds"),
+                series: times,
+                first_stands_out: false,
+            },
         ));
     }
     for (counted, title, axis) in COUNTS {
@@ -42,7 +48,8 @@ pub(crate) fn pictures(lines: &[Line]) -> Vec<(String, Picture)> {
         let count = |line: &Line| (line.bytes > 0).then_some((f64::from(line.np), line.bytes as f64));
         let curve = |line: &Line| format!("{}{}", line.transport, measured(line));
         let (x, y) = (Axis::log("ranks"), Axis::log(axis));
-        let picture = Picture { title: title.to_owned(), x, y, series: series(&of_it, curve, count) };
+        let picture =
+            Picture { title: title.to_owned(), x, y, series: series(&of_it, curve, count), first_stands_out: false };
         all.push((format!("{PREFIX}{counted}").replace('_', "-"), picture));
     }
     all.retain(|(_, picture)| !picture.series.is_empty());

@@ -22,23 +22,6 @@ const INLINE_POLL_LOOKS: u32 = 256;
 /// Fewer where threads outnumber processors.
 const INLINE_POLL_LOOKS_SHARED: u32 = 4;
 
-/// Nonblocking payloads up to this are corked. Longer ones keep a connection busy each by itself: to wait for others would only let it rest.
-const CORKED_PAYLOAD_BYTES_MAX: u64 = 48 << 10;
-/// Nonblocking payloads up to this are sent by the caller where nothing else is under way, or somebody has waited just before. The helper
-/// sends longer ones, and those that come behind others.
-const ALONE_PAYLOAD_BYTES_MAX: u64 = 128 << 10;
-
-/// When a payload of so many bytes goes out, which is sent from its place and which nobody waits for.
-fn nonblocking_in_place(bytes: u64) -> Sending {
-    if bytes <= CORKED_PAYLOAD_BYTES_MAX {
-        Sending::SoonInPlace
-    } else if bytes <= ALONE_PAYLOAD_BYTES_MAX {
-        Sending::AloneOrByHelper
-    } else {
-        Sending::Later
-    }
-}
-
 /// What the target does with the bytes it gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Writing {
@@ -311,7 +294,7 @@ impl Client {
             };
             let sending = match &payload {
                 Payload::Streamed(_, streamed) if from.then == Then::GoesOn => {
-                    nonblocking_in_place(streamed.remaining())
+                    Sending::unawaited_in_place(streamed.remaining())
                 }
                 // It goes out together with what asks for its arrival, by who waits or leaves it to others.
                 Payload::Streamed(..) => Sending::Later,

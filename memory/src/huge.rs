@@ -9,7 +9,7 @@ use crate::region::RegionMut;
 
 /// What a region has of huge pages after [`RegionMut::take_huge_pages`].
 #[derive(Debug)]
-pub struct HugePages {
+pub struct TakenHugePages {
     /// How many lie wholly inside the region.
     pub wanted: usize,
     /// How many of these there are now.
@@ -28,11 +28,11 @@ impl RegionMut<'_> {
     /// # Panics
     /// If `huge_page_bytes` is no power of two.
     #[must_use = "the system may have refused"]
-    pub fn take_huge_pages(self, huge_page_bytes: usize) -> HugePages {
+    pub fn take_huge_pages(self, huge_page_bytes: usize) -> TakenHugePages {
         assert!(huge_page_bytes.is_power_of_two(), "a page is a power of two");
         let before = self.as_ptr().addr().wrapping_neg() % huge_page_bytes;
         let wanted = self.len().saturating_sub(before) / huge_page_bytes;
-        let mut all = HugePages { wanted, taken: 0, refusal: None };
+        let mut all = TakenHugePages { wanted, taken: 0, refusal: None };
         for number in 0..wanted {
             let page = self.slice(before + number * huge_page_bytes, huge_page_bytes);
             // The system finds a place near whoever has touched it, and refuses what nobody has.

@@ -29,7 +29,7 @@ pub use attach::Attached;
 pub use copy::{nontemporal_bytes_min, set_nontemporal_bytes_min};
 pub use descriptor::adopt_descriptor;
 pub use grid::{Grid, Rows, Step};
-pub use huge::HugePages;
+pub use huge::TakenHugePages;
 pub use io::{CALL_BYTES_MAX, REGIONS_MAX, receive, round_trip_us, send};
 pub use ranges::{NotTaken, Ranges};
 pub use region::{Region, RegionMut};

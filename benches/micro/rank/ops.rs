@@ -50,6 +50,8 @@ pub(crate) const fn gets_together(bytes: usize) -> usize {
 
 const GETS: usize = 64;
 
+/// Sums of one word that nobody waits for, before one quiet.
+const ADDS: usize = 1024;
 /// The same for operations with a handle each.
 const HANDLES: usize = 64;
 /// Unaligned doubles and other surprises are for the tests; here elements start where they should.
@@ -212,6 +214,18 @@ impl Bench<'_> {
             })?;
             self.job.tell_window("nbget", bytes, operations, &get.divided_by(operations));
         }
+        let words = self.window.cast::<u64>();
+        let add = self.job.effort.measure(|count| {
+            for _ in 0..count {
+                world.scope(|scope| {
+                    for place in 0..ADDS {
+                        scope.accumulate(&words, target, place, Update::Sum, &[1]);
+                    }
+                })?;
+            }
+            Ok(())
+        })?;
+        self.job.tell_window("nbadd", WORD_BYTES, ADDS, &add.divided_by(ADDS));
         Ok(())
     }
 
@@ -242,7 +256,7 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        self.job.tell_window("nbfadd_handle", WORD_BYTES, HANDLES, &updates.divided_by(HANDLES));
+        self.job.tell_window("nbfadd", WORD_BYTES, HANDLES, &updates.divided_by(HANDLES));
         Ok(())
     }
 

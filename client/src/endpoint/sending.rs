@@ -7,8 +7,25 @@ use super::state::State;
 pub(super) const CORKED_BYTES_MAX: usize = 64 << 10;
 /// The same for payloads that are sent from their places.
 pub(super) const CORKED_STREAM_BYTES_MAX: u64 = 256 << 10;
-/// More bytes than these, waiting in their places, are for the helper to send, not for who goes on: to wake it takes less time.
+/// Nonblocking payloads up to this are corked. Longer ones keep a connection busy each by itself: to wait for others would only let it rest.
+const CORKED_PAYLOAD_BYTES_MAX: u64 = 48 << 10;
+/// More bytes than these, waiting in their places, are for the helper to send, not for who goes on: to wake it takes less time. A payload up to this
+/// is sent by the caller where nothing else is under way, or somebody has waited just before; behind others it is the helper's too.
 const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
+const _: () = assert!(CORKED_PAYLOAD_BYTES_MAX < MUCH_TO_SEND_BYTES && MUCH_TO_SEND_BYTES < CORKED_STREAM_BYTES_MAX);
+
+impl Sending {
+    /// When a payload of so many bytes goes out, which is sent from its place and which nobody waits for.
+    pub(crate) fn unawaited_in_place(bytes: u64) -> Sending {
+        if bytes <= CORKED_PAYLOAD_BYTES_MAX {
+            Sending::SoonInPlace
+        } else if bytes <= MUCH_TO_SEND_BYTES {
+            Sending::AloneOrByHelper
+        } else {
+            Sending::Later
+        }
+    }
+}
 
 impl State {
     /// Whether what nobody waits for is sent at once all the same. Behind what somebody waited for it may be the only one, and to
@@ -45,5 +62,18 @@ impl State {
             Sending::AloneOrByHelper => goes_alone,
             Sending::Later => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_of_48_to_128_kib_that_nobody_waits_for_are_neither_corked_nor_left_to_the_helper_alone() {
+        let sending = |kib: u64, more: u64| Sending::unawaited_in_place((kib << 10) + more);
+        assert_eq!((sending(16, 0), sending(48, 0)), (Sending::SoonInPlace, Sending::SoonInPlace));
+        assert_eq!((sending(48, 1), sending(128, 0)), (Sending::AloneOrByHelper, Sending::AloneOrByHelper));
+        assert_eq!((sending(128, 1), sending(1024, 0)), (Sending::Later, Sending::Later));
     }
 }

@@ -105,8 +105,10 @@ pub(super) fn lay_out_shares(
 /// Where a gathering has what in the staging buffers, in pieces of how many bytes.
 pub(super) struct GatherLayout {
     piece: usize,
-    /// Where that of the first round is, and how far behind it that of the second one.
-    own: (usize, usize),
+    /// Where that of the first round is.
+    own: usize,
+    /// How far behind it that of the second one is.
+    to_second: usize,
     /// Where a leader lays out what comes from other nodes.
     far: usize,
 }
@@ -115,7 +117,7 @@ impl GatherLayout {
     pub(super) fn of(nodes: &Nodes, size: u32, extent: Extent) -> GatherLayout {
         let (start, bytes) = (extent.start(0), extent.bytes());
         if !nodes.are_shared() {
-            return GatherLayout { piece: bytes, own: (start, bytes), far: start };
+            return GatherLayout { piece: bytes, own: start, to_second: bytes, far: start };
         }
         let far = (0..nodes.count()).map(|node| nodes.on(node).len()).filter(|here| *here > 1);
         let far = far.map(|here| size as usize - here).max().unwrap_or(1);
@@ -123,11 +125,12 @@ impl GatherLayout {
         match extent {
             // The upper half of the leader's is for a piece of each member on another node.
             Extent::Halves => {
-                GatherLayout { piece: whole_lines(bytes / far.max(2)), own: (start, bytes / 2), far: start + bytes }
+                let piece = whole_lines(bytes / far.max(2));
+                GatherLayout { piece, own: start, to_second: bytes / 2, far: start + bytes }
             }
             Extent::Slot { .. } => {
                 let piece = whole_lines(bytes / (far + 1));
-                GatherLayout { piece, own: (start, 0), far: start + piece }
+                GatherLayout { piece, own: start, to_second: 0, far: start + piece }
             }
         }
     }
@@ -144,7 +147,7 @@ impl GatherLayout {
 
     /// Where the piece of a round begins: one may be read while the next is written.
     fn own(&self, round: usize) -> usize {
-        self.own.0 + round % 2 * self.own.1
+        self.own + round % 2 * self.to_second
     }
 
     /// Where a leader lays out a piece that came from another node.

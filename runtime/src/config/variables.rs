@@ -39,7 +39,7 @@ pub(super) enum Slot {
 // The order is the order of `longarm info`.
 pub(super) const INTERFACE: usize = 0;
 /// A ring takes at least two payloads that are copied, see [`Config::copied_bytes_max`].
-const EAGER_BYTES_MAX: u64 = 64 * KIB;
+const EAGER_BYTES_SETTING_MAX: u64 = 64 * KIB;
 const SEND_RING_BYTES_MIN: u64 = 64 * KIB;
 /// More would find nothing to do: one thread lends all connections out.
 const SERVER_THREADS_MAX: u64 = 64;
@@ -168,7 +168,12 @@ pub(super) const VARIABLES: [Variable; VARIABLE_COUNT] = [
         name: "LONGARM_EAGER_BYTES",
         unit: "bytes",
         meaning: "blocking puts and accumulates up to this size are copied, larger ones are sent from where they are",
-        slot: Slot::Bytes { field: |config| &mut config.eager_bytes, min: 64, max: EAGER_BYTES_MAX, zero: None },
+        slot: Slot::Bytes {
+            field: |config| &mut config.eager_bytes,
+            min: 64,
+            max: EAGER_BYTES_SETTING_MAX,
+            zero: None,
+        },
     },
     Variable {
         name: "LONGARM_SEND_RING_BYTES",

@@ -12,7 +12,7 @@ use longarm::ffi::{
 use crate::boundary::{end, or_end};
 use crate::contexts::DEFAULT;
 use crate::job::{self, Job};
-use crate::word::{Word, rmw_here};
+use crate::word::{Word, rmw_here, width_of};
 
 /// Does one on this node over the default context, which most calls do; the old value. `None`: it takes the long way.
 ///
@@ -128,7 +128,7 @@ fn long(
         end(name, format_args!("address {address:#x} for PE {pe} is not a multiple of the {width} bytes of its word"));
     }
     if place.here.is_null() {
-        let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
+        let width = width_of(width);
         let rmw = Rmw { op, width, operand, compare };
         if let Some(away) = place.away {
             return Some(away.rmw(name, (place.rank, place.offset), rmw));

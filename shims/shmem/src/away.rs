@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 
 use longarm::error::{MessageError, TransferError};
 use longarm::ffi::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use longarm::ffi::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp, RmwWidth};
+use longarm::ffi::{ExposedForGood, OriginBytes, OriginBytesMut, Region, RegionMut, Rmw, RmwOp};
 use longarm::{Message, World};
 use parking_lot::Mutex;
 
@@ -156,8 +156,7 @@ impl Away {
     /// Updates a word; its old value.
     pub(crate) fn rmw(&self, name: &'static str, (rank, offset): (u32, u64), rmw: Rmw) -> u64 {
         let Rmw { op, width, operand, compare } = rmw;
-        let bytes = if width == RmwWidth::W32 { 4 } else { 8 };
-        self.ask(name, rank, (u64::from(op.to_wire()), offset, bytes), (operand, compare), &[]).0
+        self.ask(name, rank, (u64::from(op.to_wire()), offset, width.bytes() as u64), (operand, compare), &[]).0
     }
 
     /// Has the kernel copy, if the PE is on this node and the system lets it.

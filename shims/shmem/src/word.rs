@@ -54,13 +54,19 @@ impl Word for f64 {
     }
 }
 
+/// The width of words of 4 or 8 bytes, of which all types of OpenSHMEM's atomic operations are.
+#[inline(always)]
+pub(crate) fn width_of(bytes: usize) -> RmwWidth {
+    if bytes == 4 { RmwWidth::W32 } else { RmwWidth::W64 }
+}
+
 /// Does one atomic operation on a word that is mapped here; the old value.
 ///
 /// # Safety
 /// The word is mapped and aligned.
 #[inline(always)]
 pub(crate) unsafe fn rmw_here(there: *mut u8, width: usize, op: RmwOp, operand: u64, compare: u64) -> u64 {
-    let width = if width == 4 { RmwWidth::W32 } else { RmwWidth::W64 };
+    let width = width_of(width);
     // SAFETY: this function's own contract; whoever updates the word does so atomically.
     unsafe { amo::rmw(there, Rmw { op, width, operand, compare }) }
 }
