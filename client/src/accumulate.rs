@@ -88,12 +88,25 @@ impl Client {
         (kernel, scale): (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> Result<(), TransferError> {
-        if let Some(part) = window.at_once(&self.local.failures, rank)
-            && self.local.accumulate(part, (rank, offset), (kernel, scale), source.region())
-        {
+        if self.accumulate_at_once(window, rank, offset, (kernel, scale), source) {
             return Ok(());
         }
         self.accumulate_long(window, rank, offset, (kernel, scale), source)
+    }
+
+    /// Updates elements of a part that is mapped here, if nothing is wrong. False: nothing was done, and another way has to be taken, or finds out
+    /// what is wrong.
+    #[inline(always)]
+    pub fn accumulate_at_once(
+        &self,
+        window: &ClientWindow,
+        rank: Rank,
+        offset: u64,
+        operator: (Kernel, &Scale),
+        source: OriginBytes<'_>,
+    ) -> bool {
+        let part = window.at_once(&self.local.failures, rank);
+        part.is_some_and(|part| self.local.accumulate(part, (rank, offset), operator, source.region()))
     }
 
     /// One run the long way, never inlined as that of a put.

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use longarm_client::{Awaited, Lent, Operation, OriginBytes, OriginBytesMut, TransferError, lend};
-use longarm_proto::Rank;
+use longarm_proto::{Kernel, Rank, Scale};
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
@@ -160,6 +160,7 @@ impl<'env> Scope<'env> {
     }
 
     /// [`Window::accumulate`]. What is wrong with it is said when the scope ends.
+    #[inline]
     pub fn accumulate<T: Number>(
         &self,
         window: &Window<T>,
@@ -168,18 +169,33 @@ impl<'env> Scope<'env> {
         update: Update<T>,
         source: &'env [T],
     ) {
-        self.note(update.kernel(rank).and_then(|(kernel, scale)| {
+        // Lent from where it was made, for the reason that `Client::accumulate_run` has.
+        let operator = &update.kernel(rank);
+        if let (Some(index), Ok((kernel, scale))) = (selection.index(source.len()), operator) {
             let (client, part) = (&window.shared.client, &window.shared.window);
-            let bytes = OriginBytes::from(source.as_bytes());
-            if let Some(index) = selection.index(source.len()) {
-                let offset = Window::<T>::offset(index);
-                if client.accumulate_together(part, Rank(rank), offset, (kernel, &scale), bytes) {
-                    return Ok(());
-                }
+            let (offset, bytes) = (Window::<T>::offset(index), OriginBytes::from(source.as_bytes()));
+            if client.accumulate_at_once(part, Rank(rank), offset, (*kernel, scale), bytes)
+                || client.accumulate_together(part, Rank(rank), offset, (*kernel, scale), bytes)
+            {
+                return;
             }
-            let lender = self.lent.source(bytes);
-            let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len())?;
-            client.start_accumulate(part, Rank(rank), selected.shapes(size_of_val(source)), (kernel, scale), &lender)
+        }
+        let selected = Window::<T>::select(selection, Operation::Accumulate, rank, source.len());
+        self.start_accumulate(window, rank, selected, operator.clone(), source);
+    }
+
+    fn start_accumulate<T: Number>(
+        &self,
+        window: &Window<T>,
+        rank: u32,
+        selected: Result<Selected, TransferError>,
+        operator: Result<(Kernel, Scale), TransferError>,
+        source: &'env [T],
+    ) {
+        let lender = self.lent.source(OriginBytes::from(source.as_bytes()));
+        self.note(operator.and_then(|operator| {
+            let shapes = selected?.shapes(size_of_val(source));
+            window.shared.client.start_accumulate(&window.shared.window, Rank(rank), shapes, operator, &lender)
         }));
     }
 

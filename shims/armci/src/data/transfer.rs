@@ -61,7 +61,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
         return job.rank(arguments.proc).map(drop);
     }
     // SAFETY: this function's own contract.
-    if unsafe { strided_through_memory(job, doing, &counts, arguments) }? {
+    if unsafe { strided_at_once(job, (doing, ending), &counts, arguments) }? {
         return Ok(());
     }
     let rank = job.rank(arguments.proc)?;
@@ -83,21 +83,25 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     })?
 }
 
-/// A strided transfer on mapped memory that this thread has used before; false if it was not done and has to go the long
-/// way. The counts are not empty.
+/// A strided transfer on mapped memory that this thread has used before, or one run that goes together with others; false if it was not done and has
+/// to go the long way. The counts are not empty.
 ///
 /// # Safety
 /// As [`strided`].
 #[inline]
-unsafe fn strided_through_memory(
+unsafe fn strided_at_once(
     job: &Job,
-    doing: Doing<'_>,
+    (doing, ending): (Doing<'_>, Ending),
     counts: &Counts,
     arguments: &Strided,
 ) -> Result<bool, TransferError> {
     let Strided { local, remote, .. } = arguments;
     // SAFETY: this function's own contract.
     if let Some(bytes) = unsafe { counts.run_bytes(local.strides, remote.strides) } {
+        if matches!(ending, Ending::Under(_)) {
+            // SAFETY: this function's own contract.
+            return unsafe { run_under(job, doing, (local.start, remote.start), (bytes, arguments.proc)) };
+        }
         // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
         let direct = unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), bytes) };
         let Some(direct) = direct else { return Ok(false) };
@@ -322,25 +326,46 @@ pub(crate) unsafe fn contiguous_under(
     (local, remote): (*const c_void, *const c_void),
     (bytes, proc): (c_int, c_int),
 ) -> Done {
-    if !local.is_null() && !remote.is_null() && bytes > 0 {
-        let bytes = bytes as usize;
-        // SAFETY: what is done with the result does not wait: operations on mapped memory, and puts that are copied.
-        if let Some(known) = unsafe { job.addresses.recent(proc, remote.addr(), bytes) } {
-            if known.may_be_touched() {
-                // SAFETY: this function's own contract, and `recent` has looked at the remote bytes.
-                return Ok(unsafe { through_memory(doing, local, &known, bytes) }?);
-            }
-            if known.start.is_null() && matches!(doing, Doing::Put) {
-                // SAFETY: this function's own contract.
-                let source = OriginBytes::from_region(unsafe { readable(local, bytes) });
-                if known.window().put_bytes_together(known.rank(), known.offset, source) {
-                    return Ok(());
-                }
-            }
-        }
+    let is_run = !local.is_null() && !remote.is_null() && bytes > 0;
+    // SAFETY: this function's own contract.
+    if is_run && unsafe { run_under(job, doing, (local, remote), (bytes as usize, proc)) }? {
+        return Ok(());
     }
     // SAFETY: this function's own contract.
     unsafe { contiguous_under_long(job, doing, handle, (local, remote), (bytes, proc)) }
+}
+
+/// One run under a handle that is done when this returns: on mapped memory that this thread has used before, or copied, to go to another node
+/// together with others. False: nothing was done, and it has to go the long way.
+///
+/// # Safety
+/// `bytes` bytes at `local` are readable, or writable and not referred to, whichever way they go.
+#[inline]
+unsafe fn run_under(
+    job: &Job,
+    doing: Doing<'_>,
+    (local, remote): (*const c_void, *const c_void),
+    (bytes, proc): (usize, c_int),
+) -> Result<bool, TransferError> {
+    // SAFETY: what is done with the result does not wait: operations on mapped memory, and writes that are copied.
+    let Some(known) = (unsafe { job.addresses.recent(proc, remote.addr(), bytes) }) else { return Ok(false) };
+    if known.may_be_touched() {
+        // SAFETY: this function's own contract, and `recent` has looked at the remote bytes.
+        return unsafe { through_memory(doing, local, &known, bytes) }.map(|()| true);
+    }
+    if !known.start.is_null() {
+        return Ok(false);
+    }
+    let (window, rank, offset) = (known.window(), known.rank(), known.offset);
+    let source = || {
+        // SAFETY: this function's own contract; a get does not ask for it.
+        OriginBytes::from_region(unsafe { readable(local, bytes) })
+    };
+    Ok(match doing {
+        Doing::Put => window.put_bytes_together(rank, offset, source()),
+        Doing::Accumulate(kernel, scale) => window.accumulate_bytes_together(rank, offset, (kernel, scale), source()),
+        Doing::Get => false,
+    })
 }
 
 /// A contiguous transfer under a handle, through the tables.

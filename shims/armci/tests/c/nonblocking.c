@@ -151,6 +151,35 @@ static void every_kind(void)
     settle();
 }
 
+/* Sums of one word each, under a handle and without one: to different words, and many to one. */
+static void small_sums(void)
+{
+    enum { WORDS = 64, TIMES = 50 };
+    armci_hdl_t handle;
+    int target = next_rank(), word[1] = {sizeof(long)};
+    long *numbers = (long *)(void *)place_of(target, me, 20), own[WORDS], sums[WORDS], scale = 2;
+    ARMCI_INIT_HANDLE(&handle);
+    memset(sums, 0, sizeof sums);
+    CHECK_EQUAL(ARMCI_Put(sums, numbers, sizeof sums, target), 0);
+    for (int index = 0; index < WORDS; index++) {
+        armci_hdl_t *under = index % 2 == 0 ? &handle : NULL;
+        own[index] = index + me;
+        CHECK_EQUAL(ARMCI_NbAccS(ARMCI_ACC_LNG, &scale, &own[index], NULL, numbers + index, NULL, word, 0, target, under), 0);
+    }
+    for (int times = 0; times < TIMES; times++) {
+        CHECK_EQUAL(ARMCI_NbAccS(ARMCI_ACC_LNG, &scale, &own[1], NULL, numbers + 1, NULL, word, 0, target, NULL), 0);
+    }
+    /* What the scale is by now says nothing about them. */
+    scale = 99;
+    CHECK_EQUAL(ARMCI_Wait(&handle), 0);
+    CHECK_EQUAL(ARMCI_WaitProc(target), 0);
+    CHECK_EQUAL(ARMCI_Get(numbers, sums, sizeof sums, target), 0);
+    for (int index = 0; index < WORDS; index++) {
+        CHECK_EQUAL(sums[index], 2 * own[index] * (index == 1 ? 1 + TIMES : 1));
+    }
+    settle();
+}
+
 /* Some bytes, none, and a megabyte, under one handle. */
 static void several_under_one_handle(void)
 {
@@ -209,6 +238,7 @@ int main(int argc, char **argv)
     tests_come_true();
     handles_that_name_nothing();
     every_kind();
+    small_sums();
     several_under_one_handle();
 #ifndef WITH_MPI
     handles_are_copied();
