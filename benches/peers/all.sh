@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `make bench-peers` runs: installs and builds the peers and longarm, measures all of them in one go, and writes the
-# tables into docs/src/peers.md and two pictures beside them.
+# tables into docs/src/peers.md, what was aimed for and what is behind among them, and two pictures beside them.
 #
 #   all.sh [OPTION OF run]...        for a look: all.sh --quick --only longarm,limit
 #
@@ -22,6 +22,7 @@ if [ $# -eq 0 ]; then
     # In rounds, because a slow spell of the machine lasts longer than a peer's turn.
     benches/peers/run "${first[@]}" --quick --rounds 3 >"$out/lines.jsonl"
     benches/peers/table --stat rounds --mine longarm,armci-longarm,shmem-longarm --into docs/src/peers.md "$out/lines.jsonl"
+    benches/peers/aims --into docs/src/peers.md "$out/lines.jsonl"
     "$target/release/longarm-bench" draw "$out/lines.jsonl" --plot "$out/pictures"
     for picture in latency-get-tcp bandwidth-nbput-tcp; do
         cp "$out/pictures/$picture.svg" docs/src/
