@@ -12,7 +12,7 @@ clean_up() {
     for name in "${!aside_group[@]}"; do
         kill -- "-${aside_group[$name]}" 2>/dev/null
         wait "${aside_group[$name]}" 2>/dev/null
-        printf '\n=== %s: ended with the other steps; the last of what it has printed:\n' "$name"
+        printf '\n=== %s: stopped, because the script ended; the last lines that it printed:\n' "$name"
         tail -n 20 "${aside_folder[$name]}/output"
         rm -rf "${aside_folder[$name]}"
     done

@@ -36,7 +36,8 @@ int be_acc(size_t off, const double *src, size_t ndbl, int pe);      /* done rem
 int be_fadd(size_t off, int64_t add, int64_t *old, int pe);
 int be_cas(size_t off, int64_t cmp, int64_t val, int64_t *old, int pe);
 int be_swap(size_t off, int64_t val, int64_t *old, int pe);
-/* issue only: adds *v to a word, without a result, done remotely after be_flush; and with the old value, there after be_waitget. *v stays as it is */
+/* issue only: adds *v to a word, without a result, done remotely after be_flush; and with the old value, there after be_waitget.
+ * The caller leaves *v as it is until then. */
 int be_nbadd(size_t off, const int64_t *v, int pe);
 int be_nbfadd(size_t off, const int64_t *v, int64_t *old, int pe);
 int be_lockpair(int pe);                  /* take and drop one remote lock */

@@ -109,7 +109,8 @@ impl Line {
         Key { transport: &self.transport, op: &self.op, bytes: self.bytes }
     }
 
-    /// One line for several rounds of the same: medians, and the quickest of all.
+    /// One line for several rounds of the same: medians, and the quickest of all. Rounds in which the processors lay apart count only if there are no
+    /// others.
     pub(crate) fn merged(rounds: &[&Line]) -> Option<Line> {
         let near: Vec<&Line> = rounds.iter().copied().filter(|line| !line.apart).collect();
         let rounds = if near.is_empty() { rounds } else { &near };

@@ -11,11 +11,11 @@ use crate::micro::rank::Suite;
 use crate::plot::{self, Axis, CURVES_MAX, Curve, Picture, series};
 use crate::scale;
 
-/// How the names of longarm's own C interfaces end, as systems. Their curves lie where longarm's does.
+/// How the names of longarm's own C interfaces end, as systems. They have no curves: of eight in a picture two would be longarm's again.
 const OWN_INTERFACES: &str = "-longarm";
 
 /// A picture over sizes or intervals, and what its file is called.
-type Named = (String, Picture);
+type NamedPicture = (String, Picture);
 
 /// Draws what was measured before: times, and bandwidths, over sizes, and what `longarm-scale` prints over ranks.
 pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub(crate) fn draw_files(arguments: &DrawArguments) -> Result<(), Failure> {
         }
     }
     let drawn = [Suite::Latency, Suite::Bandwidth];
-    drawn.into_iter().try_for_each(|suite| draw_beside(suite, &lines, &[], &arguments.plot))
+    drawn.into_iter().try_for_each(|suite| draw_layouts(suite, &lines, &[], &arguments.plot))
 }
 
 /// Draws what was measured now, and beside it what others took: the lines of that file, or else those that were measured beside this program.
@@ -40,7 +40,7 @@ pub(crate) fn draw(suite: Suite, lines: &[Line], against: Option<&Path>, folder:
     if let Some(file) = measured {
         eprintln!("longarm perf: the curves of other systems are those of {}", file.display());
     }
-    draw_beside(suite, lines, &others, folder)
+    draw_layouts(suite, lines, &others, folder)
 }
 
 /// Where `make bench-peers` leaves its lines, if it has run in the folder that this program was built in.
@@ -57,7 +57,7 @@ fn read_lines(file: &Path) -> Result<Vec<Line>, Failure> {
 }
 
 /// Draws what there is to draw, for each layout.
-fn draw_beside(suite: Suite, lines: &[Line], others: &[Line], folder: &Path) -> Result<(), Failure> {
+fn draw_layouts(suite: Suite, lines: &[Line], others: &[Line], folder: &Path) -> Result<(), Failure> {
     let mut layouts: Vec<&str> = lines.iter().map(|line| line.transport.split('-').next().unwrap_or("")).collect();
     layouts.sort_unstable();
     layouts.dedup();
@@ -81,7 +81,7 @@ fn is_over(line: &Line, layout: &str) -> bool {
 }
 
 /// Writes pictures under their names into a folder, which is made; gives how many.
-fn write_pictures(pictures: Vec<Named>, folder: &Path) -> Result<usize, Failure> {
+fn write_pictures(pictures: Vec<NamedPicture>, folder: &Path) -> Result<usize, Failure> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for (name, picture) in &pictures {
         let file = folder.join(format!("{name}.svg"));
@@ -91,7 +91,7 @@ fn write_pictures(pictures: Vec<Named>, folder: &Path) -> Result<usize, Failure>
     Ok(pictures.len())
 }
 
-fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<Named> {
+fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<NamedPicture> {
     let (name, y, value): (&str, Axis, fn(&Line) -> f64) = match suite {
         Suite::Comb => return of_comb(layout, ours, others),
         Suite::Latency => ("latency", Axis::log("microseconds"), |line| line.lat_us),
@@ -102,27 +102,30 @@ fn pictures(suite: Suite, layout: &str, ours: &[&Line], others: &[&Line]) -> Vec
     };
     let mut all: Vec<&Line> = ours.to_vec();
     all.extend(others.iter().filter(|other| ours.iter().any(|line| line.op == other.op)));
-    let named = |line: &Line| format!("{}{}", line.op, beside(line));
+    let named = |line: &Line| format!("{}{}", line.op, peer_suffix(line));
     let (both, one): (Vec<&Line>, Vec<&Line>) = all.iter().partition(|line| line.op.starts_with("lmt_both_"));
-    let curves = series(&one, named, |line| Some((line.bytes as f64, value(line))));
-    if curves.len() > CURVES_MAX {
-        return by_operation((name, &y, value), layout, &one);
-    }
     let picture = |what: &str, y: &Axis, series| {
         let title = format!("longarm perf {name}{what}, {layout}");
         Picture { title, x: Axis::log("bytes"), y: y.clone(), series, first_stands_out: false }
     };
-    let one_way = picture("", &y, curves);
-    let both_ways = series(&both, named, |line| Some((line.bytes as f64, value(line))));
-    let both_ways = (!both.is_empty()).then(|| (format!("{name}-both"), picture(", both ranks send", &y, both_ways)));
+    let curves = series(&one, named, |line| Some((line.bytes as f64, value(line))));
+    let mut pictures = match curves.len() {
+        0..=CURVES_MAX => vec![(name.to_owned(), picture("", &y, curves))],
+        _ => by_operation((name, &y, value), layout, &one),
+    };
+    if !both.is_empty() {
+        let both_ways = series(&both, named, |line| Some((line.bytes as f64, value(line))));
+        pictures.push((format!("{name}-both"), picture(", both ranks send", &y, both_ways)));
+    }
     let misses = series(&all, named, |line| line.cache_misses.map(|misses| (line.bytes as f64, misses)));
-    let misses = (!misses.is_empty())
-        .then(|| (format!("{name}-misses"), picture("", &Axis::log("cache misses a message"), misses)));
-    [(name.to_owned(), one_way)].into_iter().chain(both_ways).chain(misses).collect()
+    if !misses.is_empty() {
+        pictures.push((format!("{name}-misses"), picture("", &Axis::log("cache misses a message"), misses)));
+    }
+    pictures
 }
 
 /// A picture for each operation that was measured at several sizes.
-fn by_operation((name, y, value): (&str, &Axis, fn(&Line) -> f64), layout: &str, lines: &[&Line]) -> Vec<Named> {
+fn by_operation((name, y, value): (&str, &Axis, fn(&Line) -> f64), layout: &str, lines: &[&Line]) -> Vec<NamedPicture> {
     let mut operations: Vec<&str> = lines.iter().map(|line| line.op.as_str()).collect();
     operations.sort_unstable();
     operations.dedup();
@@ -155,7 +158,7 @@ fn systems(layout: &str, lines: &[&Line], value: fn(&Line) -> f64) -> Vec<Curve>
         let quickest = best.entry(line.bytes).or_insert(line.lat_us);
         *quickest = quickest.min(line.lat_us);
     }
-    // How many times the quickest one's time it takes, over all sizes.
+    // The logarithm of how many times the quickest one's time it takes, over all sizes on average.
     let slowness = |lines: &[Line]| {
         lines.iter().map(|line| (line.lat_us / best[&line.bytes]).ln()).sum::<f64>() / lines.len() as f64
     };
@@ -169,7 +172,7 @@ fn systems(layout: &str, lines: &[&Line], value: fn(&Line) -> f64) -> Vec<Curve>
 }
 
 /// What is left of the processor, and what goes over the network, over the computation between two looks.
-fn of_comb(layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<Named> {
+fn of_comb(layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<NamedPicture> {
     let mut pictures = Vec::new();
     for method in ["poll", "pww"] {
         let all = ours.iter().chain(others).copied();
@@ -179,7 +182,7 @@ fn of_comb(layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<Named> {
             _ => ("post, work, wait", "work interval, us"),
         };
         let named = |line: &Line| {
-            format!("{} {} kB{}", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000, beside(line))
+            format!("{} {} kB{}", line.op.rsplit('_').next().unwrap_or(""), line.bytes / 1000, peer_suffix(line))
         };
         let picture = |what: &str, y: &str, value: fn(&Line) -> f64| Picture {
             title: format!("COMB, {interval}, {layout}: {what}"),
@@ -197,7 +200,7 @@ fn of_comb(layout: &str, ours: &[&Line], others: &[&Line]) -> Vec<Named> {
 }
 
 /// What stands behind the name of a curve that is not longarm's.
-fn beside(line: &Line) -> String {
+fn peer_suffix(line: &Line) -> String {
     if line.peer == LONGARM { String::new() } else { format!(" {}", line.peer) }
 }
 
@@ -215,7 +218,7 @@ mod tests {
         Line { peer: peer.into(), ..line }
     }
 
-    fn names(pictures: &[Named]) -> Vec<&str> {
+    fn names(pictures: &[NamedPicture]) -> Vec<&str> {
         pictures.iter().map(|(name, _)| name.as_str()).collect()
     }
 

@@ -48,7 +48,8 @@ pub use peer::EndpointOptions;
 use peer::Peer;
 use published::{Fact, Published};
 use rejected::Rejected;
-pub(crate) use request::{Driven, Payload, Sending, Token};
+pub(crate) use request::{Driven, Payload, Token};
+pub(crate) use sending::Sending;
 use state::State;
 
 /// An endpoint that may be slept on.

@@ -50,10 +50,10 @@ pub(crate) const fn gets_together(bytes: usize) -> usize {
 
 const GETS: usize = 64;
 
+/// Operations with a handle each that are under way together.
+const HANDLES: usize = 64;
 /// Sums of one word that nobody waits for, before one quiet.
 const ADDS: usize = 1024;
-/// The same for operations with a handle each.
-const HANDLES: usize = 64;
 /// Unaligned doubles and other surprises are for the tests; here elements start where they should.
 const WORD_BYTES: usize = 8;
 

@@ -54,38 +54,6 @@ pub(crate) enum Payload<'a> {
     Headed(&'a [u8], Option<(Held, Cursor)>),
 }
 
-/// When a request goes out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sending {
-    /// At once.
-    Now,
-    /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
-    /// wait.
-    Confirmed,
-    /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
-    /// waits for it yet.
-    Soon,
-    /// The same for a payload that is sent from its place. It waits for more bytes.
-    SoonInPlace,
-    /// At once where [`Sending::SoonInPlace`] would go out because it is alone. Else it is the helper's, which begins with it unless
-    /// something is corked, and the caller goes on.
-    AloneOrByHelper,
-    /// When somebody waits, or the helper comes by.
-    Later,
-}
-
-impl Sending {
-    /// Whether it may be corked.
-    pub(super) fn may_be_corked(self) -> bool {
-        matches!(self, Sending::Soon | Sending::SoonInPlace)
-    }
-
-    /// Whether nobody waits for it yet, so that others may follow.
-    pub(super) fn may_have_company(self) -> bool {
-        self.may_be_corked() || self == Sending::AloneOrByHelper
-    }
-}
-
 /// What driving came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Driven {

@@ -1,6 +1,5 @@
 //! When a request goes out.
 
-use super::request::Sending;
 use super::state::State;
 
 /// What was copied stays corked until so many bytes wait. Each send, and what it wakes, costs as much as to copy some KiB.
@@ -9,21 +8,52 @@ pub(super) const CORKED_BYTES_MAX: usize = 64 << 10;
 pub(super) const CORKED_STREAM_BYTES_MAX: u64 = 256 << 10;
 /// Nonblocking payloads up to this are corked. Longer ones keep a connection busy each by itself: to wait for others would only let it rest.
 const CORKED_PAYLOAD_BYTES_MAX: u64 = 48 << 10;
-/// More bytes than these, waiting in their places, are for the helper to send, not for who goes on: to wake it takes less time. A payload up to this
-/// is sent by the caller where nothing else is under way, or somebody has waited just before; behind others it is the helper's too.
-const MUCH_TO_SEND_BYTES: u64 = 128 << 10;
-const _: () = assert!(CORKED_PAYLOAD_BYTES_MAX < MUCH_TO_SEND_BYTES && MUCH_TO_SEND_BYTES < CORKED_STREAM_BYTES_MAX);
+/// More bytes than these, waiting in their places, are for the helper to send, not for who goes on: to wake it takes less time. A payload of up to so
+/// many is sent by its caller if nothing else is under way, or somebody has waited just before.
+const CALLER_SENDS_BYTES_MAX: u64 = 128 << 10;
+const _: () =
+    assert!(CORKED_PAYLOAD_BYTES_MAX < CALLER_SENDS_BYTES_MAX && CALLER_SENDS_BYTES_MAX < CORKED_STREAM_BYTES_MAX);
+
+/// When a request goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    /// At once.
+    Now,
+    /// At once, and the server is asked whether it has it, unless it was asked a moment ago: a quiet behind it has only to
+    /// wait.
+    Confirmed,
+    /// Together with those that follow, unless nothing else is under way or it is the first since somebody waited: nobody
+    /// waits for it yet.
+    Soon,
+    /// The same for a payload that is sent from its place. It waits for more bytes.
+    SoonInPlace,
+    /// At once where [`Sending::SoonInPlace`] would go out because it is alone. Else it is the helper's, which begins with it unless
+    /// something is corked, and the caller goes on.
+    AloneOrByHelper,
+    /// When somebody waits, or the helper comes by.
+    Later,
+}
 
 impl Sending {
     /// When a payload of so many bytes goes out, which is sent from its place and which nobody waits for.
     pub(crate) fn unawaited_in_place(bytes: u64) -> Sending {
         if bytes <= CORKED_PAYLOAD_BYTES_MAX {
             Sending::SoonInPlace
-        } else if bytes <= MUCH_TO_SEND_BYTES {
+        } else if bytes <= CALLER_SENDS_BYTES_MAX {
             Sending::AloneOrByHelper
         } else {
             Sending::Later
         }
+    }
+
+    /// Whether it may be corked.
+    pub(super) fn may_be_corked(self) -> bool {
+        matches!(self, Sending::Soon | Sending::SoonInPlace)
+    }
+
+    /// Whether nobody waits for it yet, so that others may follow.
+    pub(super) fn may_have_company(self) -> bool {
+        self.may_be_corked() || self == Sending::AloneOrByHelper
     }
 }
 
@@ -43,7 +73,7 @@ impl State {
 
     /// Whether what waits in its place is for the helper to send.
     pub(super) fn has_much_to_send(&self) -> bool {
-        let for_caller = if self.left_to_helper { 0 } else { MUCH_TO_SEND_BYTES };
+        let for_caller = if self.left_to_helper { 0 } else { CALLER_SENDS_BYTES_MAX };
         self.outgoing.unsent_stream_bytes() > for_caller
     }
 

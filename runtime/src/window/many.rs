@@ -88,7 +88,8 @@ impl<T: Number> Batch<T> for Updates<T> {
     fn at_once(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {
         let (client, part) = (&window.shared.client, &window.shared.window);
         let (offset, (kernel, scale)) = (Window::<T>::offset(index), &self.operator);
-        client.accumulate_at_once(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element]))
+        part.part_here(Self::OPERATION, Rank(rank)).is_ok_and(|part| part.is_some())
+            && client.accumulate_run(part, Rank(rank), offset, (*kernel, scale), bytes_of(&[element])).is_ok()
     }
 
     fn together(&self, window: &Window<T>, rank: u32, index: usize, element: T) -> bool {

@@ -11,12 +11,14 @@ use longarm_proto::{
 use longarm_server::door::DoorRequest;
 use longarm_shm::NodeWindow;
 
-use super::peers::{KEY, Outside, fetch_add, over, over_each_network, run, target, with_engine, working};
+use super::peers::{
+    KEY, Outside, fetch_add, over, over_each_network, over_tcp, run, target, turn_engine_during, with_engine,
+};
 use super::watched::{Seen, Watched};
 
 #[test]
 fn an_initiator_that_acknowledges_nothing_is_stopped_before_it_fills_the_memory() {
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
+    over_tcp(&|outside| {
         let mut friend = outside.peer(5);
         let mut peer = outside.peer(4);
         let get = Request::Get { target: target(0), shape: run(0, 4096) };
@@ -35,15 +37,15 @@ fn an_initiator_that_acknowledges_nothing_is_stopped_before_it_fills_the_memory(
 #[test]
 fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_acknowledged() {
     const BYTES: u64 = 2 * EAGER_BYTES_MAX;
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
+    over_tcp(&|outside| {
         let door = outside.door();
         let room = NodeWindow::room_for(&[BYTES]);
         let create = |window| {
             let parts = vec![(0, BYTES)];
             let request = DoorRequest::Create { window, generation: 1, key: KEY, parts, aligned: false, room };
-            working(|| door.call(&request)).unwrap().unwrap().made_for
+            turn_engine_during(|| door.call(&request)).unwrap().unwrap().made_for
         };
-        let free = |window| working(|| door.call(&DoorRequest::Free { window, generation: 1 })).unwrap();
+        let free = |window| turn_engine_during(|| door.call(&DoorRequest::Free { window, generation: 1 })).unwrap();
         let made_for = create(9);
         let window = WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) };
         let mut peer = outside.peer(4);
@@ -62,7 +64,7 @@ fn memory_from_which_something_is_sent_is_the_next_windows_when_that_is_acknowle
 #[test]
 fn a_large_reply_is_noted_and_a_small_one_is_not() {
     const LARGE: u64 = 200 << 10;
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside| {
+    over_tcp(&|outside| {
         let (_door, window) = outside.window_of(LARGE);
         let mut peer = outside.peer(4);
         for (bytes, is_large) in [(4096, false), (LARGE, true)] {
@@ -153,7 +155,7 @@ fn a_rank_that_waits_for_mutexes_without_end_is_hung_up_on_and_nobody_else() {
 
 #[test]
 fn a_rank_that_acknowledges_no_large_get_is_hung_up_on_before_much_is_kept_for_it() {
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside: &Outside| {
+    over_tcp(&|outside: &Outside| {
         let mut friend = outside.peer(5);
         let mut broken = outside.peer(4);
         // Few bytes of a window, many times: more than is copied, with the largest description there is.

@@ -3,7 +3,7 @@
 use longarm_proto::{Credit, MAIL_CREDIT_BYTES, MAIL_PIECE_BYTES_MAX, Rank, Request, mail_charge};
 use longarm_shm::{CELLS_OF_SERVER, Popped};
 
-use super::peers::{Outside, over_each_network, work};
+use super::peers::{Outside, over_each_network, turn_engine};
 
 /// Empties the inbox of rank 0 until so many bytes of rank 4 have come, and gives them.
 fn read_mail(outside: &Outside, due: usize) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn read_mail(outside: &Outside, due: usize) -> Vec<u8> {
             assert_eq!(head.source, 4);
         });
         if !matches!(taken, Popped::Taken) {
-            work();
+            turn_engine();
         }
     }
     heard

@@ -1,5 +1,5 @@
-//! The engine of a test, and the peers that call it. One thread is both: it plays the peers, and drives the engine while it waits for it. Only
-//! calls that sleep are made by another one.
+//! The engine of a test, and the peers that call it. One thread is both: it plays the peers, and turns the engine while a peer waits. Only calls
+//! that sleep are made by another thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ static JOBS: AtomicU64 = AtomicU64::new(0);
 /// Every peer's session has another number.
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
-/// What the peers' thread knows of the server.
+/// What the peers know of the server.
 pub struct Outside {
     pub netmod: Box<dyn Netmod>,
     pub address: String,
@@ -76,13 +76,13 @@ pub fn with_engine<R>(use_it: impl FnOnce(&mut Driven) -> R) -> R {
     DRIVEN.with_borrow_mut(|driven| use_it(driven.as_mut().expect("a test runs on this thread")))
 }
 
-/// What a test does while it waits for the engine: it drives it, so that it waits for no other thread.
-pub fn work() {
+/// What a test does while a peer waits: so it waits for no other thread.
+pub fn turn_engine() {
     with_engine(Driven::turn);
 }
 
 /// The same while a call goes on that sleeps.
-pub fn working<R: Send>(call: impl FnOnce() -> R + Send) -> R {
+pub fn turn_engine_during<R: Send>(call: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let called = scope.spawn(call);
         while !called.is_finished() {
@@ -103,12 +103,18 @@ pub fn over_each_network(play: impl Fn(&Outside)) {
 
 /// The same without encryption, for those who do their handshake by hand.
 pub fn over_each_open_network(play: impl Fn(&Outside)) {
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &play);
+    over_tcp(&play);
     for seed in 1..4 {
         over(Box::new(Sim::new(seed)), false, &play);
     }
 }
 
+/// The same over TCP alone.
+pub fn over_tcp(play: &impl Fn(&Outside)) {
+    over(Box::new(Tcp::new(TcpOptions::default())), false, play);
+}
+
+/// Runs `play` with an engine that listens on this network.
 pub fn over(netmod: Box<dyn Netmod>, encrypted: bool, play: &impl Fn(&Outside)) {
     let job = JobId(u64::from(std::process::id()) << 32 | JOBS.fetch_add(1, Ordering::Relaxed));
     let segment = Arc::new(NodeSegment::create(job, 8, 2).unwrap());
@@ -133,7 +139,7 @@ pub fn over(netmod: Box<dyn Netmod>, encrypted: bool, play: &impl Fn(&Outside)) 
     // Rank 1 is dead from the start as far as its mail is concerned.
     engine.note_death(Rank(1));
     DRIVEN.set(Some(Driven { engine, now_ms: 0, sent_large: false }));
-    let memory = working(|| {
+    let memory = turn_engine_during(|| {
         let parts = vec![(0, PARTS[0]), (1, PARTS[1])];
         let door = Door::connect(&door_name(job, NODE)).unwrap();
         let create = DoorRequest::Create {
@@ -191,14 +197,14 @@ impl Outside {
             match caller.poll() {
                 CallerStep::Proven { link, reception } => return Ok((link, reception)),
                 CallerStep::Failed(error) => return Err(error),
-                CallerStep::Pending => work(),
+                CallerStep::Pending => turn_engine(),
             }
         }
     }
 
     /// A program that calls at the door.
     pub fn door(&self) -> Door {
-        working(|| Door::connect(&door_name(self.job, NODE))).unwrap()
+        turn_engine_during(|| Door::connect(&door_name(self.job, NODE))).unwrap()
     }
 
     /// Another window, with so many bytes at rank 0, and the door by which it was made.
@@ -206,7 +212,7 @@ impl Outside {
         let parts = vec![(0, bytes)];
         let create = DoorRequest::Create { window: 9, generation: 1, key: KEY, parts, aligned: false, room: None };
         let door = self.door();
-        working(|| door.call(&create)).unwrap();
+        turn_engine_during(|| door.call(&create)).unwrap();
         (door, WindowRef { window: WindowId(9), generation: Generation(1), ..target(0) })
     }
 
@@ -239,7 +245,7 @@ impl Peer {
     pub fn try_send(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             match self.link.send(&[Region::from_slice(bytes)])? {
-                0 => work(),
+                0 => turn_engine(),
                 sent => bytes = &bytes[sent..],
             }
         }
@@ -250,7 +256,7 @@ impl Peer {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.link.receive(&[RegionMut::from_slice(&mut buffer[filled..])])? {
-                0 => work(),
+                0 => turn_engine(),
                 got => filled += got,
             }
         }
@@ -266,7 +272,7 @@ impl Peer {
             let got = self.link.receive(&[RegionMut::from_slice(&mut answer[filled..])]).unwrap();
             filled += got;
             if sent + got == 0 {
-                work();
+                turn_engine();
             }
         }
         answer
@@ -326,7 +332,7 @@ impl Peer {
             let mut scrap = [0; 256];
             match self.link.receive(&[RegionMut::from_slice(&mut scrap)]) {
                 Err(error) => return error,
-                Ok(0) => work(),
+                Ok(0) => turn_engine(),
                 Ok(_) => {}
             }
         }

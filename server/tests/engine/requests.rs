@@ -6,7 +6,9 @@ use longarm_proto::{
 };
 use longarm_server::door::DoorRequest;
 
-use super::peers::{KEY, PARTS, WINDOW, add_many, over_each_network, run, sum_of_doubles, target, working};
+use super::peers::{
+    KEY, PARTS, WINDOW, add_many, over_each_network, run, sum_of_doubles, target, turn_engine, turn_engine_during,
+};
 
 #[test]
 fn requests_that_cannot_be_are_refused_by_their_reason() {
@@ -95,28 +97,32 @@ fn elements_may_stand_at_any_byte() {
 
 #[test]
 fn a_put_cut_short_leaves_what_is_behind_it_and_ends_with_its_connection() {
-    over_each_network(|outside| {
-        let mut friend = outside.peer(5);
-        let mut peer = outside.peer(4);
-        let request = Request::Put {
-            target: target(0),
-            shape: run(100, 1000),
-            signal: Some(Signal {
-                window: WindowId(WINDOW),
-                generation: Generation(3),
-                key: AccessKey(KEY),
-                offset: 0,
-                op: SignalOp::Set,
-                value: 77,
-            }),
-        };
-        peer.ask(&request, &[9; 400]);
-        drop(peer);
-        outside.expect_service(&mut friend);
-        let seen = outside.contents(0);
-        assert_eq!(seen[..100], [0; 100], "the signal is for a put that came whole");
-        assert_eq!(seen[500..1000], [0; 500]);
-    });
+    // The engine has looked at it before it ends, or has not.
+    for turns in [0, 8] {
+        over_each_network(|outside| {
+            let mut friend = outside.peer(5);
+            let mut peer = outside.peer(4);
+            let request = Request::Put {
+                target: target(0),
+                shape: run(100, 1000),
+                signal: Some(Signal {
+                    window: WindowId(WINDOW),
+                    generation: Generation(3),
+                    key: AccessKey(KEY),
+                    offset: 0,
+                    op: SignalOp::Set,
+                    value: 77,
+                }),
+            };
+            peer.ask(&request, &[9; 400]);
+            (0..turns).for_each(|_| turn_engine());
+            drop(peer);
+            outside.expect_service(&mut friend);
+            let seen = outside.contents(0);
+            assert_eq!(seen[..100], [0; 100], "the signal is for a put that came whole");
+            assert_eq!(seen[500..1000], [0; 500]);
+        });
+    }
 }
 
 #[test]
@@ -132,14 +138,14 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
                 aligned: false,
                 room: None,
             };
-            working(|| door.call(&request)).unwrap().unwrap()
+            turn_engine_during(|| door.call(&request)).unwrap().unwrap()
         };
         let bytes = 100 << 20;
         let mut starts: Vec<u64> = (20..40).map(|window| create(window, bytes).address.unwrap()).collect();
         let visitor = outside.door();
         for (window, start) in (20..).zip(&starts) {
             let attach = DoorRequest::Attach { window, generation: 1 };
-            assert_eq!(working(|| visitor.call(&attach)).unwrap().unwrap().address, Some(*start));
+            assert_eq!(turn_engine_during(|| visitor.call(&attach)).unwrap().unwrap().address, Some(*start));
         }
         starts.sort_unstable();
         assert!(starts.windows(2).all(|pair| pair[0] + 2 * bytes < pair[1]), "{starts:x?}");
@@ -148,8 +154,8 @@ fn every_window_has_addresses_of_its_own_and_all_ranks_are_told_the_same() {
         for _ in 0..40 {
             let window = create(41, 1 << 39);
             assert!(window.address.is_some());
-            working(|| door.call(&DoorRequest::Free { window: 41, generation: 1 })).unwrap();
+            turn_engine_during(|| door.call(&DoorRequest::Free { window: 41, generation: 1 })).unwrap();
         }
-        assert!(working(|| door.call(&DoorRequest::Free { window: 41, generation: 1 })).is_err());
+        assert!(turn_engine_during(|| door.call(&DoorRequest::Free { window: 41, generation: 1 })).is_err());
     });
 }

@@ -9,7 +9,8 @@ use longarm_proto::{
 };
 
 use super::peers::{
-    Outside, Peer, SESSION_KEEP_MS, add_many, fetch_add, over, over_each_network, run, sum_of_doubles, target, work,
+    Outside, Peer, SESSION_KEEP_MS, add_many, fetch_add, over, over_each_network, over_tcp, run, sum_of_doubles,
+    target, turn_engine,
 };
 use super::watched::{Seen, Watched};
 
@@ -52,7 +53,7 @@ fn a_reply_that_got_lost_comes_again_and_nothing_is_done_twice() {
             peer.ask(&fetch_add(256), &[]);
             // Until it is applied; its reply is on its way or not.
             while outside.memory.part(0).load_u64(256) != Ok(round + 1) {
-                work();
+                turn_engine();
             }
             let attempt = peer.session.attempt + 1;
             let received_bytes = round * REPLY_BYTES as u64;
@@ -107,7 +108,7 @@ fn nobody_waits_for_what_a_link_has_still_to_deliver_when_its_peer_has_called_ag
             assert_eq!(abandoned.load(Ordering::SeqCst), 0);
             let session = Session { attempt: 2, is_known: true, received_bytes: REPLY_BYTES as u64, ..peer.session };
             let (link, _) = outside.call(4, session).unwrap();
-            assert_eq!(abandoned.load(Ordering::SeqCst), 1, "before the new one is welcome");
+            assert_eq!(seen.abandoned_by_last_send.load(Ordering::SeqCst), 1, "before the new one is welcome");
             peer = Peer { link, session, ..peer };
             assert_eq!(peer.quiet(), Ok(()));
             assert_eq!(abandoned.load(Ordering::SeqCst), 1);
@@ -174,7 +175,7 @@ fn an_old_call_a_strangers_session_and_one_that_is_over_are_not_resumed() {
 
 #[test]
 fn a_rank_that_begins_session_after_session_has_so_many_and_no_more() {
-    over(Box::new(Tcp::new(TcpOptions::default())), false, &|outside: &Outside| {
+    over_tcp(&|outside: &Outside| {
         let mut friend = outside.peer(5);
         let mut first = outside.peer(4);
         let others: Vec<Peer> = (1..SESSIONS_PER_RANK_MAX).map(|_| outside.peer(4)).collect();

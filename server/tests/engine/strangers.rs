@@ -8,7 +8,7 @@ use longarm_proto::{
 
 use super::peers::{
     HALF_OPEN_MAX, NODE, Peer, RANKS, SECRET, add_many, over_each_network, over_each_open_network, run, sum_of_doubles,
-    target,
+    target, turn_engine,
 };
 
 /// A bounded amount of noise.
@@ -72,8 +72,10 @@ fn good_frames_with_a_changed_byte_harm_nobody_else() {
             frame[at] ^= 1 << (noise.word() % 8);
             frame.extend(noise.bytes(request.payload_bytes() as usize));
             let mut peer = outside.peer(4);
-            // Served, refused, hung up on, or waited for when the payload is now longer: the peer leaves without a look.
+            // Served, refused, hung up on, or waited for when the payload is now longer: the peer leaves without a look, before the engine
+            // has had one or behind it.
             let _ = peer.try_send(&frame);
+            (0..noise.word() % 4).for_each(|_| turn_engine());
         }
         outside.expect_service(&mut friend);
     });

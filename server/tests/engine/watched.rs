@@ -17,6 +17,8 @@ pub struct Watched {
 pub struct Seen {
     /// How many were said to be of no more use before they were dropped.
     pub abandoned: AtomicU64,
+    /// How many were by the last send.
+    pub abandoned_by_last_send: AtomicU64,
     /// Bytes of the largest send.
     pub largest_send: AtomicU64,
 }
@@ -69,6 +71,7 @@ impl Link for WatchedLink {
     fn send(&mut self, regions: &[Region<'_>]) -> Result<usize, LinkError> {
         let bytes: usize = regions.iter().map(Region::len).sum();
         self.seen.largest_send.fetch_max(bytes as u64, Ordering::SeqCst);
+        self.seen.abandoned_by_last_send.store(self.seen.abandoned.load(Ordering::SeqCst), Ordering::SeqCst);
         self.link.send(regions)
     }
 

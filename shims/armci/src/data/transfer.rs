@@ -100,7 +100,9 @@ unsafe fn strided_at_once(
     if let Some(bytes) = unsafe { counts.run_bytes(local.strides, remote.strides) } {
         if matches!(ending, Ending::Under(_)) {
             // SAFETY: this function's own contract.
-            return unsafe { run_under(job, doing, (local.start, remote.start), (bytes, arguments.proc)) };
+            return unsafe {
+                contiguous_under_at_once(job, doing, (local.start, remote.start), (bytes, arguments.proc))
+            };
         }
         // SAFETY: what is done with the result is an operation on mapped memory, which does not wait.
         let direct = unsafe { job.addresses.direct(arguments.proc, remote.start.addr(), bytes) };
@@ -326,22 +328,22 @@ pub(crate) unsafe fn contiguous_under(
     (local, remote): (*const c_void, *const c_void),
     (bytes, proc): (c_int, c_int),
 ) -> Done {
-    let is_run = !local.is_null() && !remote.is_null() && bytes > 0;
+    let has_bytes = !local.is_null() && !remote.is_null() && bytes > 0;
     // SAFETY: this function's own contract.
-    if is_run && unsafe { run_under(job, doing, (local, remote), (bytes as usize, proc)) }? {
+    if has_bytes && unsafe { contiguous_under_at_once(job, doing, (local, remote), (bytes as usize, proc)) }? {
         return Ok(());
     }
     // SAFETY: this function's own contract.
     unsafe { contiguous_under_long(job, doing, handle, (local, remote), (bytes, proc)) }
 }
 
-/// One run under a handle that is done when this returns: on mapped memory that this thread has used before, or copied, to go to another node
-/// together with others. False: nothing was done, and it has to go the long way.
+/// One run under a handle whose local bytes are free when this returns: on mapped memory that this thread has used before, where it is done, or copied,
+/// to go to another node together with others. False: nothing was done, and it has to go the long way.
 ///
 /// # Safety
 /// `bytes` bytes at `local` are readable, or writable and not referred to, whichever way they go.
 #[inline]
-unsafe fn run_under(
+unsafe fn contiguous_under_at_once(
     job: &Job,
     doing: Doing<'_>,
     (local, remote): (*const c_void, *const c_void),
