@@ -39,6 +39,7 @@ pub(crate) struct Line {
     /// Operations that were under way together.
     pub(crate) window: u32,
     /// Ranks of the job, 0 for a limit.
+    #[serde(default)]
     pub(crate) np: u32,
     /// Of single operations, where they were timed one by one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -148,13 +149,16 @@ mod tests {
 
     #[test]
     fn a_line_has_the_keys_that_other_programs_read() {
-        let value: serde_json::Value = serde_json::from_str(&line(8e-6).to_json()).unwrap();
+        let mut value: serde_json::Value = serde_json::from_str(&line(8e-6).to_json()).unwrap();
         for key in ["peer", "transport", "op", "bytes", "lat_us", "mbps", "rate", "lat_min_us"] {
             assert!(value.get(key).is_some(), "{key}");
         }
         assert!((value["lat_us"].as_f64().unwrap() - 8.0).abs() < 1e-9);
         assert!((value["mbps"].as_f64().unwrap() - 1.0).abs() < 1e-9);
         assert!((value["rate"].as_f64().unwrap() - 125_000.0).abs() < 1e-3);
+        // A limit of others has no ranks.
+        value.as_object_mut().unwrap().remove("np");
+        assert_eq!(serde_json::from_value::<Line>(value).unwrap().np, 0);
     }
 
     #[test]
