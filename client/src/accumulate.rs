@@ -105,8 +105,8 @@ impl Client {
         operator: (Kernel, &Scale),
         source: OriginBytes<'_>,
     ) -> bool {
-        let part = window.at_once(&self.local.failures, rank);
-        part.is_some_and(|part| self.local.accumulate(part, (rank, offset), operator, source.region()))
+        let Some(part) = window.at_once(&self.local.failures, rank) else { return false };
+        self.local.accumulate(part, (rank, offset), operator, source.region())
     }
 
     /// One run the long way, never inlined as that of a put.

@@ -10,9 +10,6 @@ use longarm_proto::Rank;
 
 use crate::stage;
 
-/// Makes what an operation brings out of its completion.
-type Output<R> = Box<dyn FnOnce(&Completion) -> R + Send>;
-
 /// One nonblocking operation. Its buffer, or its value, comes back when it is complete.
 ///
 /// Three ways to wait, which can be mixed: [`Handle::wait`] blocks, [`Handle::test`] looks, and the handle itself is
@@ -45,20 +42,46 @@ pub struct Handle<R> {
 enum State<R> {
     /// It was complete when it had been started.
     Done(R),
-    /// It was not.
-    Started(Operating<R>),
+    /// It was not. Behind a pointer: so a handle has three words, and is moved as whole words. One that was written in pieces and read as a whole took a
+    /// third longer.
+    Started(Box<dyn Begun<R>>),
     /// Its output was taken.
     Over,
 }
 
 /// An operation that somebody else completes.
-struct Operating<R> {
+struct Operating {
     client: Arc<Client>,
     completion: Arc<Completion>,
     operation: Operation,
     rank: Rank,
-    output: Output<R>,
 }
+
+/// The same, and what it brings.
+trait Begun<R>: Send {
+    fn operating(&self) -> &Operating;
+
+    /// Makes it out of the completion, which is complete.
+    fn output(self: Box<Self>) -> R;
+}
+
+/// The same, with what makes it.
+struct BegunWith<F> {
+    operating: Operating,
+    output: F,
+}
+
+impl<R, F: FnOnce(&Completion) -> R + Send> Begun<R> for BegunWith<F> {
+    fn operating(&self) -> &Operating {
+        &self.operating
+    }
+
+    fn output(self: Box<Self>) -> R {
+        (self.output)(&self.operating.completion)
+    }
+}
+
+const _: () = assert!(size_of::<Handle<Vec<u8>>>() == 3 * size_of::<usize>());
 
 impl<R> Handle<R> {
     pub(crate) fn new(
@@ -67,8 +90,8 @@ impl<R> Handle<R> {
         (operation, rank): (Operation, Rank),
         output: impl FnOnce(&Completion) -> R + Send + 'static,
     ) -> Handle<R> {
-        let (client, output) = (Arc::clone(client), Box::new(output));
-        Handle { state: State::Started(Operating { client, completion, operation, rank, output }) }
+        let operating = Operating { client: Arc::clone(client), completion, operation, rank };
+        Handle { state: State::Started(Box::new(BegunWith { operating, output })) }
     }
 
     /// Of an operation that is complete, and has brought this. Nothing is allocated for it.
@@ -79,11 +102,12 @@ impl<R> Handle<R> {
 
     /// Whether the operation is complete; moves what can be moved first.
     pub fn test(&self) -> bool {
-        if let State::Started(operating) = &self.state
-            && !operating.completion.is_complete()
-        {
-            operating.client.poll_progress();
-            if !operating.completion.is_complete() {
+        if let State::Started(started) = &self.state {
+            let Operating { client, completion, .. } = started.operating();
+            if !completion.is_complete() {
+                client.poll_progress();
+            }
+            if !completion.is_complete() {
                 stage::looked_in_vain();
             }
         }
@@ -92,7 +116,7 @@ impl<R> Handle<R> {
 
     fn is_complete(&self) -> bool {
         match &self.state {
-            State::Started(operating) => operating.completion.is_complete(),
+            State::Started(started) => started.operating().completion.is_complete(),
             State::Done(_) | State::Over => true,
         }
     }
@@ -105,23 +129,22 @@ impl<R> Handle<R> {
     pub fn wait(self) -> Result<R, TransferError> {
         match self.state {
             State::Done(output) => Ok(output),
-            State::Started(operating) => operating.wait(),
+            State::Started(started) => {
+                let Operating { client, completion, operation, rank } = started.operating();
+                client.wait_completion(Awaited::rank(*operation, *rank), completion);
+                finish(started)
+            }
             State::Over => over(),
         }
     }
 }
 
-impl<R> Operating<R> {
-    fn wait(self) -> Result<R, TransferError> {
-        self.client.wait_completion(Awaited::rank(self.operation, self.rank), &self.completion);
-        self.finish()
-    }
-
-    fn finish(self) -> Result<R, TransferError> {
-        match self.completion.failure() {
-            Some(outcome) => Err(self.client.explain(outcome, self.operation, self.rank)),
-            None => Ok((self.output)(&self.completion)),
-        }
+/// What a complete operation brings.
+fn finish<R>(started: Box<dyn Begun<R>>) -> Result<R, TransferError> {
+    let Operating { client, completion, operation, rank } = started.operating();
+    match completion.failure() {
+        Some(outcome) => Err(client.explain(outcome, *operation, *rank)),
+        None => Ok(started.output()),
     }
 }
 
@@ -136,16 +159,17 @@ impl<R> Future for Handle<R> {
     type Output = Result<R, TransferError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Started(operating) = &self.state
-            && operating.completion.poll_complete(context).is_pending()
+        if let State::Started(started) = &self.state
+            && let Operating { client, completion, .. } = started.operating()
+            && completion.poll_complete(context).is_pending()
         {
-            operating.client.keep_moving();
+            client.keep_moving();
             stage::pending(context);
             return Poll::Pending;
         }
         Poll::Ready(match std::mem::replace(&mut self.state, State::Over) {
             State::Done(output) => Ok(output),
-            State::Started(operating) => operating.finish(),
+            State::Started(started) => finish(started),
             State::Over => over(),
         })
     }
@@ -155,8 +179,8 @@ impl<R> std::fmt::Debug for Handle<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let complete = self.is_complete();
         match &self.state {
-            State::Started(operating) => {
-                let Operating { operation, rank, .. } = operating;
+            State::Started(started) => {
+                let Operating { operation, rank, .. } = started.operating();
                 write!(f, "Handle({operation} to rank {rank}, complete: {complete})")
             }
             State::Done(_) | State::Over => write!(f, "Handle(complete: {complete})"),
@@ -180,7 +204,7 @@ pub fn wait_any<R>(handles: &[Handle<R>]) -> Option<usize> {
         return Some(complete);
     }
     match &handles.first()?.state {
-        State::Started(operating) => Some(operating.client.wait_any(look)),
+        State::Started(started) => Some(started.operating().client.wait_any(look)),
         State::Done(_) | State::Over => unreachable!("it is complete"),
     }
 }
