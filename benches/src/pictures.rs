@@ -9,6 +9,7 @@ use crate::cli::DrawArguments;
 use crate::line::{LIMIT, LONGARM, Line};
 use crate::micro::rank::Suite;
 use crate::plot::{self, Axis, CURVES_MAX, Curve, Picture, series};
+use crate::report::merge;
 use crate::scale;
 
 /// How the names of longarm's own C interfaces end, as systems. They have no curves: of eight in a picture two would be longarm's again.
@@ -143,32 +144,31 @@ fn by_operation((name, y, value): (&str, &Axis, fn(&Line) -> f64), layout: &str,
 /// One curve for each system that has done an operation: longarm's, what the machine allows, then the quickest of the others, as many as a picture has
 /// colours for. Of several rounds the middle one counts.
 fn systems(layout: &str, lines: &[&Line], value: fn(&Line) -> f64) -> Vec<Curve> {
-    let mut of_systems: BTreeMap<String, BTreeMap<u64, Vec<&Line>>> = BTreeMap::new();
-    for line in lines.iter().filter(|line| !line.peer.ends_with(OWN_INTERFACES)) {
+    let by_way = |line: &&Line| {
         let way = line.transport.strip_prefix(layout).unwrap_or("");
-        of_systems.entry(format!("{}{way}", line.peer)).or_default().entry(line.bytes).or_default().push(line);
-    }
-    let merged = |rounds: BTreeMap<u64, Vec<&Line>>| -> Vec<Line> {
-        rounds.values().filter_map(|rounds| Line::merged(rounds)).collect()
+        Line { peer: format!("{}{way}", line.peer), ..Line::clone(line) }
     };
-    let mut all: Vec<(String, Vec<Line>)> =
-        of_systems.into_iter().map(|(system, rounds)| (system, merged(rounds))).collect();
+    let lines: Vec<Line> = lines.iter().filter(|line| !line.peer.ends_with(OWN_INTERFACES)).map(by_way).collect();
+    let mut systems: Vec<&str> = lines.iter().map(|line| line.peer.as_str()).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let mut all: Vec<Vec<Line>> = systems.into_iter().map(|system| merge(&lines, system)).collect();
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
-    for line in all.iter().flat_map(|(_, lines)| lines) {
+    for line in all.iter().flatten() {
         let quickest = best.entry(line.bytes).or_insert(line.lat_us);
         *quickest = quickest.min(line.lat_us);
     }
+    let place = |system: &str| [LONGARM, LIMIT].iter().position(|first| *first == system).unwrap_or(2);
     // The logarithm of how many times the quickest one's time it takes, over all sizes on average.
     let slowness = |lines: &[Line]| {
         lines.iter().map(|line| (line.lat_us / best[&line.bytes]).ln()).sum::<f64>() / lines.len() as f64
     };
-    let place = |system: &str| [LONGARM, LIMIT].iter().position(|first| *first == system).unwrap_or(2);
-    all.sort_by(|(left, left_lines), (right, right_lines)| {
-        place(left).cmp(&place(right)).then(slowness(left_lines).total_cmp(&slowness(right_lines)))
+    all.sort_by(|left, right| {
+        let by_place = place(&left[0].peer).cmp(&place(&right[0].peer));
+        by_place.then(slowness(left).total_cmp(&slowness(right)))
     });
-    all.truncate(CURVES_MAX);
-    let points = |lines: &[Line]| lines.iter().map(|line| (line.bytes as f64, value(line))).collect();
-    all.iter().map(|(system, lines)| (system.clone(), points(lines))).collect()
+    let drawn: Vec<&Line> = all.iter().take(CURVES_MAX).flatten().collect();
+    series(&drawn, |line| line.peer.clone(), |line| Some((line.bytes as f64, value(line))))
 }
 
 /// What is left of the processor, and what goes over the network, over the computation between two looks.

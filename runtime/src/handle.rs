@@ -42,8 +42,8 @@ pub struct Handle<R> {
 enum State<R> {
     /// It was complete when it had been started.
     Done(R),
-    /// It was not. Behind a pointer: so a handle has three words, and is moved as whole words. One that was written in pieces and read as a whole took a
-    /// third longer.
+    /// It was not. Behind a pointer: so a handle has three words, and is moved as whole words. One that was written in pieces and read as a whole took
+    /// twice as long.
     Started(Box<dyn Begun<R>>),
     /// Its output was taken.
     Over,

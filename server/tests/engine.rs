@@ -5,6 +5,9 @@
 //! served as before.
 #![forbid(unsafe_code)]
 
+#[path = "support/turning.rs"]
+mod turning;
+
 mod engine {
     mod answers;
     mod mail;

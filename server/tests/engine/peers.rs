@@ -17,6 +17,8 @@ use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::{NodeSegment, NodeWindow};
 
+use crate::turning::turning;
+
 pub const SECRET: Secret = Secret([0x42; 32]);
 pub const NODE: NodeId = NodeId(0);
 /// Bytes of the parts of ranks 0 and 1.
@@ -83,15 +85,7 @@ pub fn turn_engine() {
 
 /// The same while a call goes on that sleeps.
 pub fn turn_engine_during<R: Send>(call: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| {
-        let called = scope.spawn(call);
-        while !called.is_finished() {
-            if !with_engine(Driven::turn) {
-                std::thread::yield_now();
-            }
-        }
-        called.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    turning(|| with_engine(Driven::turn), call)
 }
 
 /// Runs `play` over each network, in the open and encrypted.

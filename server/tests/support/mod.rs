@@ -1,5 +1,7 @@
 //! What tests of the engine begin with: its options, somebody who drives it, a window, a peer's call.
 
+mod turning;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use longarm_proto::{AccessKey, Generation, Identity, JobId, NodeId, Rank, Secret
 use longarm_server::door::{Door, DoorRequest, door_name};
 use longarm_server::{Engine, EngineOptions};
 use longarm_shm::{NodeSegment, NodeWindow};
+use turning::turning;
 
 const SECRET: Secret = Secret([0x42; 32]);
 pub const NODE: NodeId = NodeId(0);
@@ -38,18 +41,6 @@ pub fn engine(
     Engine::new(options).unwrap()
 }
 
-/// Drives the engine while another thread waits for it.
-fn drive<R: Send>(engine: &mut Engine, now_ms: u64, wait: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(wait);
-        while !waiting.is_finished() {
-            engine.turn(now_ms, true);
-            std::thread::yield_now();
-        }
-        waiting.join().unwrap()
-    })
-}
-
 /// The window of [`target`], with parts of so many bytes for ranks from 0 on.
 pub fn create_window(engine: &mut Engine, job: JobId, part_bytes: &[u64]) -> NodeWindow {
     let create = || {
@@ -58,7 +49,7 @@ pub fn create_window(engine: &mut Engine, job: JobId, part_bytes: &[u64]) -> Nod
         let request = DoorRequest::Create { window: 1, generation: 1, key: 1, parts, aligned: false, room: None };
         door.call(&request).unwrap().unwrap().file
     };
-    let file = drive(engine, 0, create);
+    let file = turning(|| engine.turn(0, true), create);
     NodeWindow::attach(file, part_bytes).unwrap()
 }
 
@@ -86,5 +77,5 @@ pub fn call(
         nonce,
     };
     let dial = || connect_authenticated(netmod, address, &introduction, Duration::from_secs(3600));
-    drive(engine, now_ms, dial).map(|(link, _)| link)
+    turning(|| engine.turn(now_ms, true), dial).map(|(link, _)| link)
 }

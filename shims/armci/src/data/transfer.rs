@@ -64,9 +64,18 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     if unsafe { strided_at_once(job, (doing, ending), &counts, arguments) }? {
         return Ok(());
     }
+    // SAFETY: this function's own contract.
+    unsafe { strided_long(job, (doing, ending), &counts, arguments) }
+}
+
+/// A strided transfer through the tables. The counts are not empty.
+///
+/// # Safety
+/// As [`strided`].
+unsafe fn strided_long(job: &Job, (doing, ending): (Doing<'_>, Ending), counts: &Counts, arguments: &Strided) -> Done {
     let rank = job.rank(arguments.proc)?;
     // SAFETY: this function's own contract.
-    let origin = unsafe { Origin::new(&counts, arguments.local) }?;
+    let origin = unsafe { Origin::new(counts, arguments.local) }?;
     job.at(rank, arguments.remote.start, |window, offset| {
         // SAFETY: this function's own contract.
         let target = match unsafe { counts.shape(offset, arguments.remote.strides) } {
@@ -387,14 +396,14 @@ unsafe fn contiguous_under_long(
         // SAFETY: this function's own contract.
         return unsafe { contiguous(job, doing, local, remote, (bytes, proc)) };
     }
+    if local.is_null() || remote.is_null() || bytes <= 0 {
+        return nothing_to_do(job, local, remote, bytes, proc);
+    }
     let none = std::ptr::null();
-    let arguments = Strided {
-        local: Side { start: local, strides: none },
-        remote: Side { start: remote, strides: none },
-        count: &raw const bytes,
-        levels: 0,
-        proc,
-    };
-    // SAFETY: one count for no levels, and this function's own contract.
-    unsafe { strided(job, doing, Ending::Under(handle), &arguments) }
+    let (local, remote) = (Side { start: local, strides: none }, Side { start: remote, strides: none });
+    let arguments = Strided { local, remote, count: &raw const bytes, levels: 0, proc };
+    // SAFETY: one count for no levels.
+    let counts = unsafe { Counts::new(arguments.count, arguments.levels) }?;
+    // SAFETY: this function's own contract.
+    unsafe { strided_long(job, (doing, Ending::Under(handle)), &counts, &arguments) }
 }
