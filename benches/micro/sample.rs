@@ -1,5 +1,6 @@
 //! How things are timed: many short batches, because noise hits some of them, not all.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -123,6 +124,30 @@ fn timed(batch: &mut impl FnMut(u64) -> Result<(), Failure>, count: u64) -> Resu
     let start = Instant::now();
     batch(count)?;
     Ok(start.elapsed())
+}
+
+/// How often what is timed singly behind a computation is timed.
+pub(crate) fn passes_behind_computing(quick: bool) -> usize {
+    if quick { 5 } else { 9 }
+}
+
+/// How long one operation takes behind 2 ms of computing, whose caches and clocks rest on something else.
+pub(crate) fn seconds_behind_computing(operation: &mut dyn FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
+    compute(Duration::from_millis(2));
+    let start = Instant::now();
+    operation()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Keeps its processor busy. The clock is read without entering the kernel.
+pub(crate) fn compute(time: Duration) {
+    let start = Instant::now();
+    let mut number = 1_u64;
+    while start.elapsed() < time {
+        for _ in 0..1000 {
+            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
 }
 
 #[cfg(test)]

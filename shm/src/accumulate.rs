@@ -32,7 +32,7 @@ use longarm_proto::{AccumulateOp, ElementType, Kernel, Rank, Scale};
 use crate::outside::OutsideWindow;
 use crate::stripe::{BLOCK_BITS, StripeGuard, Stripes};
 use crate::window::Window;
-use elements::{Float, How, how};
+use elements::{Float, How, how, sum_one_word};
 
 /// Why nothing was accumulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -291,6 +291,13 @@ fn accumulate_any_run(
     let (bytes, element_bytes) = (source.len(), kernel.element().bytes());
     let target = window.region_mut(offset, bytes as u64)?;
     let start = window.place_bytes() + offset;
+    let sums_words =
+        kernel.op() == AccumulateOp::Sum && matches!(kernel.element(), ElementType::I64 | ElementType::U64);
+    if sums_words && bytes == size_of::<u64>() && start & (size_of::<u64>() as u64 - 1) == 0 {
+        // The target is as aligned as its place in the memfd, which is mapped at a page.
+        sum_one_word(target, source, scale);
+        return Ok(());
+    }
     let block = start >> BLOCK_BITS;
     let whole = bytes > 0 && bytes & (element_bytes - 1) == 0;
     if whole && !kernel.element().is_integer() && (start + (bytes - element_bytes) as u64) >> BLOCK_BITS == block {

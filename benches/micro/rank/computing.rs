@@ -1,50 +1,90 @@
 //! The target computes and makes no call: its node's server alone has to do it.
+//!
+//! `passive_...`: one operation, behind a computation of its own, as benches/peers/driver.c measures other systems.
+//! `computing_...`: one after the other, so that nothing is cold and the server finds the next request soon.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longarm::Update;
 
 use super::Job;
 use crate::Failure;
+use crate::micro::sample::{Sample, compute, passes_behind_computing, seconds_behind_computing};
 
 const LARGE_BYTES: usize = 1 << 20;
-/// The target computes longer than the origin measures, by this factor.
+/// For how long the target computes around one operation, which the origin begins 2 ms later.
+const TARGET_COMPUTES: Duration = Duration::from_millis(20);
+/// The target computes longer than the origin measures one operation after the other, by this factor.
 const LONGER: u32 = 2;
 
-/// One operation after the other, each in a phase of its own.
-pub(super) fn run(job: &Job<'_>) -> Result<(), Failure> {
+/// What is measured: which operation, its bytes, and the operation.
+type Operation<'a> = (&'a str, usize, Box<dyn FnMut() -> Result<(), Failure> + 'a>);
+
+/// Each operation in phases of its own.
+pub(super) fn run(job: &Job<'_>, also_one_after_the_other: bool) -> Result<(), Failure> {
     let (world, target) = (job.world, job.arguments.target);
     let window = world.allocate_collective::<u8>(if world.rank() == target { LARGE_BYTES } else { 0 })?;
     let (words, doubles) = (window.cast::<u64>(), window.cast::<f64>());
-    let (mut near, ones) = (vec![1_u8; LARGE_BYTES], vec![1.0_f64; LARGE_BYTES / 8]);
-    phase(job, "passive_get", 8, || Ok(window.get(target, 0, black_box(&mut near[..8]))?))?;
-    phase(job, "passive_put", 8, || {
+    let (mut word, mut near, ones) = ([0; 8], vec![1_u8; LARGE_BYTES], vec![1.0_f64; LARGE_BYTES / 8]);
+    let put = || {
         window.put(target, 0, black_box(&[1; 8]))?;
         Ok(world.quiet()?)
-    })?;
-    phase(job, "passive_fadd", 8, || Ok(words.fetch_add(target, 0, 1).map(drop)?))?;
-    phase(job, "passive_get", LARGE_BYTES, || Ok(window.get(target, 0, black_box(&mut near))?))?;
-    phase(job, "passive_acc", LARGE_BYTES, || {
+    };
+    let sum = || {
         doubles.accumulate(target, 0, Update::Sum, black_box(&ones))?;
         Ok(world.quiet()?)
-    })?;
+    };
+    let operations: [Operation<'_>; 5] = [
+        ("get", 8, Box::new(|| Ok(window.get(target, 0, black_box(&mut word))?))),
+        ("put", 8, Box::new(put)),
+        ("fadd", 8, Box::new(|| Ok(words.fetch_add(target, 0, 1).map(drop)?))),
+        ("get", LARGE_BYTES, Box::new(|| Ok(window.get(target, 0, black_box(&mut near))?))),
+        ("acc", LARGE_BYTES, Box::new(sum)),
+    ];
+    for (op, bytes, mut operation) in operations {
+        if job.measures() {
+            operation()?; // The connection is opened before.
+        }
+        behind_a_computation(job, &format!("passive_{op}"), bytes, &mut operation)?;
+        if also_one_after_the_other {
+            one_after_the_other(job, &format!("computing_{op}"), bytes, &mut operation)?;
+        }
+    }
     world.barrier_collective()?;
     window.free_collective()?;
     Ok(())
 }
 
-fn phase(
+fn behind_a_computation(
     job: &Job<'_>,
     op: &str,
     bytes: usize,
     mut operation: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let time = Duration::from_millis(if job.arguments.quick { 150 } else { 500 });
-    if job.measures() {
-        // The connection is opened before.
-        operation()?;
+    let mut seconds = Vec::new();
+    for _ in 0..passes_behind_computing(job.arguments.quick) {
+        job.world.barrier_collective()?;
+        if job.measures() {
+            seconds.push(seconds_behind_computing(&mut operation)?);
+        } else {
+            compute(TARGET_COMPUTES);
+        }
+        job.world.barrier_collective()?;
     }
+    if job.measures() {
+        job.tell(op, bytes, &Sample::of_batches(seconds));
+    }
+    Ok(())
+}
+
+fn one_after_the_other(
+    job: &Job<'_>,
+    op: &str,
+    bytes: usize,
+    operation: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let time = Duration::from_millis(if job.arguments.quick { 150 } else { 500 });
     job.world.barrier_collective()?;
     if job.measures() {
         // Every target has left the barrier by then.
@@ -55,15 +95,4 @@ fn phase(
     }
     job.world.barrier_collective()?;
     Ok(())
-}
-
-/// Keeps its processor busy. The clock is read without entering the kernel.
-fn compute(time: Duration) {
-    let start = Instant::now();
-    let mut number = 1_u64;
-    while start.elapsed() < time {
-        for _ in 0..1000 {
-            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
-    }
 }

@@ -167,11 +167,11 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
             ops::run(&job, true)?;
             overlap::run(&job)?;
             contended::run(&job)?;
-            computing::run(&job)?;
+            computing::run(&job, false)?;
             windows::run(&job)?;
             barrier::run(&job)?;
         }
-        Suite::Computing => computing::run(&job)?,
+        Suite::Computing => computing::run(&job, true)?,
         Suite::Barrier => barrier::run(&job)?,
         Suite::Message => message::run(&job)?,
         Suite::Idle => idle::run(&job)?,

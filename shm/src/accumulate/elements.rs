@@ -319,6 +319,23 @@ fn integer<T: Integer>(op: AccumulateOp) -> How {
     }
 }
 
+/// target += scale × source, of one aligned word: what the atomic of a sum of 64-bit integers does, with nothing to pick. Signed and unsigned ones wrap
+/// alike.
+///
+/// # Panics
+///
+/// If one of them has not 8 bytes, or the target is not aligned.
+#[inline]
+pub(super) fn sum_one_word(target: RegionMut<'_>, source: Region<'_>, scale: &Scale) {
+    let word = target.as_mut_ptr().cast::<u64>();
+    assert!(target.len() == size_of::<u64>() && word.is_aligned(), "the caller has looked at the target");
+    let mut bytes = [0; size_of::<u64>()];
+    source.copy_to_slice(&mut bytes);
+    let sum = u64::from_ne_bytes(bytes).wrapping_mul(<u64 as Integer>::of_scale(scale));
+    // SAFETY: a region is mapped, and this one is a word, aligned (asserted both). The source is scaled.
+    unsafe { u64::combine_atomic(word, AccumulateOp::Sum, sum) };
+}
+
 /// Combines aligned words, one atomic each.
 #[inline(always)]
 fn atomically<T: Integer>(target: RegionMut<'_>, source: Region<'_>, op: AccumulateOp, prepare: impl Fn(T) -> T) {
