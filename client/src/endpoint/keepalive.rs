@@ -22,23 +22,30 @@ pub(super) struct Keepalive {
     /// Something moved since then.
     moved: bool,
     asked: bool,
+    /// The question went out where the clock would have been looked at.
+    skipped: bool,
 }
 
 impl Keepalive {
-    /// Bytes came, or went out that are not the question itself.
+    /// Bytes came, or a transfer of a device is done.
     pub(super) fn moved(&mut self) {
         self.moved = true;
     }
 
-    /// Whether its question is under way, whose own bytes say nothing of the peer.
-    pub(super) fn has_asked(&self) -> bool {
-        self.asked
+    /// Bytes went out. Those of its question say nothing of the peer.
+    pub(super) fn sent(&mut self) {
+        if self.asked {
+            self.skipped = true;
+        } else {
+            self.moved = true;
+        }
     }
 
     /// To be called when nothing moves. `waiting`: something is expected of the peer.
     pub(super) fn look(&mut self, now_ms: u64, waiting: bool, silence_ms: u64) -> Beat {
         // Who was not looking for long knows nothing: this process itself may have been stopped.
-        let was_away = now_ms.saturating_sub(self.looked_ms) > silence_ms / 4;
+        let looks = if std::mem::take(&mut self.skipped) { 2 } else { 1 };
+        let was_away = now_ms.saturating_sub(self.looked_ms) > looks * silence_ms / 4;
         self.looked_ms = now_ms;
         if self.moved || was_away || !waiting {
             (self.moved, self.asked) = (false, false);
@@ -68,6 +75,18 @@ mod tests {
         assert_eq!(beats.iter().filter(|beat| **beat == Beat::Ask).count(), 1);
         assert_eq!(beats[10], Beat::Ask);
         assert_eq!(beats.iter().position(|beat| *beat == Beat::Silent), Some(20));
+    }
+
+    #[test]
+    fn a_question_that_goes_out_in_place_of_a_look_does_not_make_its_peer_heard() {
+        let mut keepalive = Keepalive::default();
+        let look = |keepalive: &mut Keepalive, now_ms| keepalive.look(now_ms, true, 200);
+        for now_ms in [0, 40, 80] {
+            assert_eq!(look(&mut keepalive, now_ms), Beat::Well);
+        }
+        assert_eq!(look(&mut keepalive, 120), Beat::Ask);
+        keepalive.sent(); // At 160, where nothing else was done.
+        assert_eq!(look(&mut keepalive, 200), Beat::Silent);
     }
 
     #[test]

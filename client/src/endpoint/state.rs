@@ -539,9 +539,7 @@ impl State {
             let link = self.connection.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
                 driven.progress = true;
-                if !self.keepalive.has_asked() {
-                    self.keepalive.moved();
-                }
+                self.keepalive.sent();
             }
         }
         Ok(())

@@ -313,6 +313,13 @@ impl Router {
         }
     }
 
+    /// See [`Routed::ring`](super::Routed::ring).
+    pub(super) fn ring(&self) {
+        if self.tick.is_due() {
+            self.waker.wake();
+        }
+    }
+
     /// Whether somebody waits for the server.
     fn somebody_waits(&self) -> bool {
         !self.arrived.is_empty() || self.ranks.as_ref().is_some_and(RankListener::is_announced)

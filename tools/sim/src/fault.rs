@@ -76,6 +76,8 @@ faults! {
     ClockJump = "clock-jump", false,
     /// A bit of what is under way changes. In jobs that encrypt, for only they notice.
     BitFlip = "bit-flip", true,
+    /// Nothing of a connection's one direction arrives any more, and neither end is told. Of routers' connections, which many share.
+    SilentTrunk = "silent-trunk", true,
 }
 
 /// How many kinds there are.

@@ -86,6 +86,8 @@ pub struct Faults {
     breaks_left: u32,
     /// No connection breaks before.
     whole_until_ns: u64,
+    /// No trunk falls silent before.
+    heard_until_ns: u64,
     /// How many ranks may still be killed.
     kills_left: u32,
     strangers: Vec<Stranger>,
@@ -99,10 +101,15 @@ const GAP_NS_MIN: u64 = 500_000;
 const GAP_NS_MAX: u64 = 8_000_000;
 /// So many times as long between two trunks that break.
 const TRUNK_GAPS: u64 = 4;
+/// Between two trunks that fall silent: longer than it takes to find one out, and to make another.
+const SILENCE_GAP_NS_MIN: u64 = 3_500_000_000;
+const SILENCE_GAP_NS_MAX: u64 = 10_000_000_000;
 /// How long what was sent may take over a connection that broke and was made anew.
 const RESUME_NS: u64 = 20_000_000_000;
 /// The number of every rank's session.
 const SESSION: u64 = 1;
+/// The number of the session that a trunk says to carry.
+const TRUNK_SESSION: u64 = u64::MAX;
 /// More than a caller says before its first frame.
 const HANDSHAKE_BYTES: u64 = 200;
 /// The number of the event that stands for the next fault.
@@ -124,7 +131,10 @@ impl Faults {
         // Those happen in the programs themselves.
         let elsewhere = [Fault::StaleWindow, Fault::WrongKey, Fault::NoMemory];
         let kinds: Vec<Fault> = plan.faults.iter().filter(|fault| !elsewhere.contains(fault)).collect();
-        let (breaking, mild): (Vec<Fault>, Vec<Fault>) = kinds.into_iter().partition(|fault| fault.breaks());
+        // Only routers have such.
+        let may_be = |fault: &Fault| *fault != Fault::SilentTrunk || plan.routed;
+        let (breaking, mild): (Vec<Fault>, Vec<Fault>) =
+            kinds.into_iter().filter(may_be).partition(|fault| fault.breaks());
         let breaks_left = if breaking.is_empty() { 0 } else { 1000 };
         let faults = Faults {
             shape: Rc::clone(shape),
@@ -132,6 +142,7 @@ impl Faults {
             breaking,
             breaks_left,
             whole_until_ns: 0,
+            heard_until_ns: 0,
             kills_left: pace.kills_max,
             dice,
             strangers: Vec::new(),
@@ -219,6 +230,7 @@ impl Faults {
                 ranks.die(self.shape.host_of(node));
                 Some(Who::Server(node))
             }
+            Fault::SilentTrunk => self.silence_trunk(ranks),
             Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
             Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault, ranks),
             _ => self.on_link(fault, ranks),
@@ -331,6 +343,22 @@ impl Faults {
         Some(Who::Link(link, end as u8))
     }
 
+    /// A trunk that is whole, one direction of which falls silent for good.
+    fn silence_trunk(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
+        let trunks: Vec<u32> = network::with(|network| {
+            let is_trunk = |link: &u32| matches!(network.owners(*link), [Owner::Server(_), Owner::Server(_)]);
+            network.whole_links().iter().copied().filter(is_trunk).collect()
+        });
+        if trunks.is_empty() || network::now_ns() < self.heard_until_ns {
+            return None;
+        }
+        self.heard_until_ns = network::now_ns() + self.dice.between(SILENCE_GAP_NS_MIN, SILENCE_GAP_NS_MAX);
+        let (link, end) = (*self.dice.pick(&trunks), self.dice.below(2) as usize);
+        network::with(|network| network.silence(link, end));
+        ranks.note_pause(RESUME_NS);
+        Some(Who::Link(link, end as u8))
+    }
+
     /// What happens to all links between two nodes, or to all of one node.
     fn between_nodes(&mut self, fault: Fault, ranks: &mut dyn Victims) -> Option<Who> {
         let (first, _) = self.link()?;
@@ -373,24 +401,34 @@ impl Faults {
     fn call_as_stranger(&mut self, kind: Fault) -> Option<Who> {
         let (link, _) = self.link()?;
         let ends = network::with(|network| network.owners(link));
-        let [Owner::Rank(rank), Owner::Server(node)] = ends else { return None };
+        // A rank that calls a server, or a router that calls another one, for which it says the rank that hosts it.
+        let (rank, node, of_trunk) = match ends {
+            [Owner::Rank(rank), Owner::Server(node)] => (rank, node, false),
+            [Owner::Server(from), Owner::Server(node)] => (self.shape.host_of(from), node, true),
+            _ => return None,
+        };
         // Later than its handshake: the server knows the session.
         let is_old = network::with(|network| network.has_read(link, HANDSHAKE_BYTES));
         if kind == Fault::DuplicateConnect && !is_old {
             return None;
         }
         let number = self.strangers.len() as u32;
-        // Where that link was called: with routers past these.
+        // Where that link was called.
         let called =
             network::with(|network| network.call_at(Owner::Stranger(number), node, network.port_of(link))).ok()?;
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
         // The call that the rank made first, which a network may bring once more; a stranger knows of none.
-        let number_of_session = if kind == Fault::DuplicateConnect { SESSION } else { self.dice.roll() };
+        let number_of_session = match kind {
+            Fault::DuplicateConnect if of_trunk => TRUNK_SESSION,
+            Fault::DuplicateConnect => SESSION,
+            _ => self.dice.roll(),
+        };
         let session = Session { number: number_of_session, attempt: 1, is_known: false, received_bytes: 0 };
         let nonce = nonce_of(&mut self.dice);
-        let (handshake, hello) =
-            InitiatorHandshake::start(&secret, identity, NodeId(node), session, self.shape.encrypted, nonce);
+        // What goes over a trunk is encrypted already.
+        let encrypted = self.shape.encrypted && !of_trunk;
+        let (handshake, hello) = InitiatorHandshake::start(&secret, identity, NodeId(node), session, encrypted, nonce);
         let mut link = SimLink::new(network::current(), called, 0);
         if kind != Fault::SilentPeer {
             let _ = link.send(&[Region::from_slice(&hello)]);
@@ -431,7 +469,7 @@ impl Faults {
             _ => return,
         };
         if is_welcome {
-            book::violate(&[], format!("server {} let {what}", stranger.node));
+            book::violate(&[], format!("node {} let {what}", stranger.node));
         }
     }
 }

@@ -32,6 +32,9 @@ use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
 pub use kinds::{Event, News, Owner, Port, Speed, Subject};
 
+/// The moment until which what is silent for good is held.
+const FOREVER_NS: u64 = u64::MAX;
+
 struct Piece {
     sent_ns: u64,
     arrives_ns: u64,
@@ -47,7 +50,7 @@ struct Pipe {
     capacity_bytes: usize,
     latency_ns: u64,
     last_arrival_ns: u64,
-    /// Nothing arrives before.
+    /// Nothing arrives before, or ever.
     held_until_ns: u64,
     /// Bytes that one receive gives at most, while the reader is slow.
     sip_bytes: Option<usize>,
@@ -454,7 +457,9 @@ impl Network {
         let pipe = &mut self.links[link as usize].pipes[end];
         if pipe.held_until_ns > now_ns {
             let held_until_ns = pipe.held_until_ns;
-            self.at(held_until_ns, Event::Arrive(pipe_number));
+            if held_until_ns != FOREVER_NS {
+                self.at(held_until_ns, Event::Arrive(pipe_number));
+            }
             return None;
         }
         let piece = pipe.under_way.pop_front()?;
@@ -559,6 +564,9 @@ impl Network {
         let (link, writer) = (pipe >> 1, (pipe & 1) as usize);
         let state = &mut self.links[link as usize];
         let reader = 1 - writer;
+        if state.pipes[writer].held_until_ns == FOREVER_NS {
+            return state.owners[reader]; // Who hears nothing of it.
+        }
         if state.broken[writer] {
             state.broken[reader] = true;
         }

@@ -84,6 +84,11 @@ pub struct Router {
 }
 
 impl Router {
+    /// The server that drives it looks at its descriptor next: that tells it the time.
+    pub fn ring(&self) {
+        self.netmod.ring();
+    }
+
     /// Works as long as the router has for the ranks of the node since this was last called.
     pub fn pay(&self) {
         let owed_ns = self.owed.swap(0, Ordering::Relaxed);

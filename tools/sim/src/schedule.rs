@@ -110,6 +110,10 @@ impl Scheduler {
                 network.after(dice.below(TEND_NS), Event::Tend(rank));
             });
         }
+        if shape.plan.routed {
+            // A router looks at time limits whether or not anything comes.
+            (0..shape.nodes()).for_each(|node| job::schedule_turn(node, ROUTER_TICK_MS * 1_000_000));
+        }
         let (faults, running) = (Some(Faults::new(&shape)), shape.plan.ranks);
         let (useful_ns, deaths, resumed, turns, reply_bytes_max) = (0, 0, 0, 0, 0);
         Ok(Scheduler { ranks, shape, faults, dice, running, useful_ns, deaths, resumed, turns, reply_bytes_max })
@@ -363,6 +367,9 @@ impl Scheduler {
             }
             let now_ms = now_ns / 1_000_000 + state.clock_offset_ms;
             let engine = state.engine.as_mut()?;
+            if let Some(router) = &state.router {
+                router.ring();
+            }
             // A server that sleeps on its descriptor has looked everywhere before.
             let moved = engine.turn(now_ms, is_routed);
             state.busy_until_ns = now_ns + cost_ns;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use longarm_sim::book::Kind;
-use longarm_sim::fault::FaultSet;
+use longarm_sim::fault::{Fault, FaultSet};
 use longarm_sim::many::{Until, run_many};
 use longarm_sim::plan::Plan;
 use longarm_sim::run::{Outcome, run};
@@ -79,7 +79,8 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
     for kind in Kind::ALL {
         assert!(json["by_kind"][kind.name()].as_u64().unwrap_or(0) > 0, "{} never happened", kind.name());
     }
-    for fault in FaultSet::all().iter() {
+    // Only routers have trunks.
+    for fault in FaultSet::all().without(Fault::SilentTrunk).iter() {
         assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
     }
     assert!(FaultSet::all().iter().count() >= 16);
@@ -98,6 +99,21 @@ fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
     }
     // Trunks break again and again, and a call finds a link that takes four bytes at a time.
     expect_well(routed(11, 64, 300, FaultSet::survivable()));
+}
+
+#[test]
+fn a_trunk_that_is_silent_for_ever_is_given_up_and_strangers_that_call_a_router_are_not_let_in() {
+    let faults = "silent-trunk,forged-peer,silent-peer,duplicate-connect".parse().unwrap();
+    let mut met = [0; 4];
+    // Among them: ranks that only wait for an acknowledgement, whose question took the place of a look at the clock (85).
+    for seed in 60..120 {
+        let outcome = expect_well(routed(seed, 9, 150, faults));
+        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        for (met, fault) in met.iter_mut().zip(faults.iter()) {
+            *met += outcome.faults[fault as usize];
+        }
+    }
+    assert!(met.iter().all(|met| *met > 30), "{met:?} of {faults}");
 }
 
 #[test]

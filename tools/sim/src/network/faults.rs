@@ -1,6 +1,6 @@
 //! What goes wrong with links.
 
-use super::{Event, LinkState, Network, Owner};
+use super::{Event, FOREVER_NS, LinkState, Network, Owner};
 use crate::trace::{What, Who};
 
 /// More than either side says before the first frame.
@@ -75,6 +75,11 @@ impl Network {
     pub fn hold(&mut self, link: u32, end: usize, until_ns: u64) {
         let held = &mut self.links[link as usize].pipes[end].held_until_ns;
         *held = until_ns.max(*held);
+    }
+
+    /// Nothing that an end sends arrives any more, not even that it has gone.
+    pub fn silence(&mut self, link: u32, end: usize) {
+        self.links[link as usize].pipes[end].held_until_ns = FOREVER_NS;
     }
 
     /// What an end sends is read in sips of this size from now on, or as usual again.

@@ -320,6 +320,7 @@ impl Scheduler {
                 let Some(engine) = &mut state.engine else { return };
                 if let Some(router) = job.routers.get(node as usize) {
                     router.pay();
+                    router.ring();
                 }
                 // A server that sleeps on its descriptor has looked everywhere before.
                 let moved = engine.turn(now_ms, job.shape.plan.routed);
