@@ -26,6 +26,7 @@ pub(crate) struct Effort {
     batch: Duration,
     batches: usize,
     batches_slow: usize,
+    passes: usize,
 }
 
 /// A batch of at least this length is a slow one, of which fewer are made.
@@ -36,15 +37,20 @@ const ENDLESS: Duration = Duration::from_millis(500);
 impl Effort {
     pub(crate) fn new(quick: bool) -> Effort {
         if quick {
-            Effort { batch: Duration::from_millis(2), batches: 9, batches_slow: 3 }
+            Effort { batch: Duration::from_millis(2), batches: 9, batches_slow: 3, passes: 5 }
         } else {
-            Effort { batch: Duration::from_millis(8), batches: 25, batches_slow: 7 }
+            Effort { batch: Duration::from_millis(8), batches: 25, batches_slow: 7, passes: 9 }
         }
     }
 
     /// How many batches are made of what is not slow.
     pub(crate) fn batches(self) -> usize {
         self.batches
+    }
+
+    /// How often what is timed behind a computation is timed.
+    pub(crate) fn passes(self) -> usize {
+        self.passes
     }
 
     /// Times `batch`, which does something as often as it is told.
@@ -126,21 +132,19 @@ fn timed(batch: &mut impl FnMut(u64) -> Result<(), Failure>, count: u64) -> Resu
     Ok(start.elapsed())
 }
 
-/// How often what is timed singly behind a computation is timed.
-pub(crate) fn passes_behind_computing(quick: bool) -> usize {
-    if quick { 5 } else { 9 }
-}
+/// How long the origin computes before an operation that is timed behind it.
+const ORIGIN_COMPUTES: Duration = Duration::from_millis(2);
 
-/// How long one operation takes behind 2 ms of computing, whose caches and clocks rest on something else.
+/// How long one operation takes behind a computation, so that nothing which the operation before left ready helps it.
 pub(crate) fn seconds_behind_computing(operation: &mut dyn FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
-    compute(Duration::from_millis(2));
+    compute_for(ORIGIN_COMPUTES);
     let start = Instant::now();
     operation()?;
     Ok(start.elapsed().as_secs_f64())
 }
 
 /// Keeps its processor busy. The clock is read without entering the kernel.
-pub(crate) fn compute(time: Duration) {
+pub(crate) fn compute_for(time: Duration) {
     let start = Instant::now();
     let mut number = 1_u64;
     while start.elapsed() < time {

@@ -91,7 +91,7 @@ pub(crate) const BARS: [Bar; 22] = [
     bar(
         "one get 8 B over TCP behind a computation, target computing (limit: epoll, its core busy too)",
         key("tcp", "passive_get", 8),
-        key("tcp", "roundtrip_epoll_busy_once", 8),
+        key("tcp", "roundtrip_epoll_busy_passive", 8),
         Rule::TimesMax(1.5),
     ),
     bar("put 1 MiB over TCP", key("tcp", "put", MIB), key("tcp", "put", MIB), Rule::ShareMin(0.8)),

@@ -59,7 +59,7 @@ pub use link_error::LinkError;
 pub use own_user::is_of_own_user;
 pub use poller::Poller;
 pub use refusals::Refusals;
-pub use routed::{ROUTER_TICK_MS, Routed, RoutedOptions};
+pub use routed::{ROUTER_TICK_MS, Routed, RoutedOptions, TRUNK_SESSION};
 pub use sim::Sim;
 pub use tcp::{Congestion, Interface, SocketBuffers, Tcp, TcpOptions};
 pub use traits::{Capabilities, Intake, Link, Listener, Netmod};

@@ -13,7 +13,7 @@ use super::wire::{ANSWER_BYTES, Ask, Link, PAYLOAD_BYTES_MAX, encode};
 use crate::Failure;
 use crate::line::{Key, LIMIT, Line};
 use crate::micro::rank::ops::BYTES;
-use crate::micro::sample::{Effort, Sample, passes_behind_computing, seconds_behind_computing};
+use crate::micro::sample::{Effort, Sample, seconds_behind_computing};
 use crate::micro::{buffer, processors};
 
 const TRANSPORT: &str = "tcp";
@@ -69,7 +69,7 @@ pub(crate) fn measure(effort: Effort, quick: bool, emit: &mut (dyn FnMut(Line) +
         with(setup, |client| {
             tell(name, 8, client.measure_singly(effort, limit, Ask::Get, 8)?);
             tell(&format!("{name}_get"), MIB, client.measure_singly(effort, limit, Ask::Get, MIB)?);
-            tell(&format!("{name}_once"), 8, client.measure_behind_computing(quick, Ask::Get, 8)?);
+            tell(&format!("{name}_passive"), 8, client.measure_behind_computing(effort, Ask::Get, 8)?);
             Ok(())
         })?;
     }
@@ -147,9 +147,8 @@ impl Client {
         effort.measure_singly(limit, || self.once(ask, bytes))
     }
 
-    fn measure_behind_computing(&mut self, quick: bool, ask: Ask, bytes: usize) -> Result<Sample, Failure> {
-        let passes = 0..passes_behind_computing(quick);
-        let seconds = passes.map(|_| seconds_behind_computing(&mut || self.once(ask, bytes)));
+    fn measure_behind_computing(&mut self, effort: Effort, ask: Ask, bytes: usize) -> Result<Sample, Failure> {
+        let seconds = (0..effort.passes()).map(|_| seconds_behind_computing(&mut || self.once(ask, bytes)));
         Ok(Sample::of_batches(seconds.collect::<Result<_, _>>()?))
     }
 

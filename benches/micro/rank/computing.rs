@@ -1,4 +1,4 @@
-//! The target computes and makes no call: its node's server alone has to do it.
+//! The target computes and makes no call: its node's server alone has to do it. Two kinds, which differ in what the origin did before:
 //!
 //! `passive_...`: one operation, behind a computation of its own, as benches/peers/driver.c measures other systems.
 //! `computing_...`: one after the other, so that nothing is cold and the server finds the next request soon.
@@ -10,10 +10,10 @@ use longarm::Update;
 
 use super::Job;
 use crate::Failure;
-use crate::micro::sample::{Sample, compute, passes_behind_computing, seconds_behind_computing};
+use crate::micro::sample::{Sample, compute_for, seconds_behind_computing};
 
 const LARGE_BYTES: usize = 1 << 20;
-/// For how long the target computes around one operation, which the origin begins 2 ms later.
+/// For how long the target computes around one operation, which the origin begins behind a shorter computation of its own.
 const TARGET_COMPUTES: Duration = Duration::from_millis(20);
 /// The target computes longer than the origin measures one operation after the other, by this factor.
 const LONGER: u32 = 2;
@@ -21,8 +21,15 @@ const LONGER: u32 = 2;
 /// What is measured: which operation, its bytes, and the operation.
 type Operation<'a> = (&'a str, usize, Box<dyn FnMut() -> Result<(), Failure> + 'a>);
 
+/// Which kinds are measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kinds {
+    Passive,
+    Both,
+}
+
 /// Each operation in phases of its own.
-pub(super) fn run(job: &Job<'_>, also_one_after_the_other: bool) -> Result<(), Failure> {
+pub(super) fn run(job: &Job<'_>, kinds: Kinds) -> Result<(), Failure> {
     let (world, target) = (job.world, job.arguments.target);
     let window = world.allocate_collective::<u8>(if world.rank() == target { LARGE_BYTES } else { 0 })?;
     let (words, doubles) = (window.cast::<u64>(), window.cast::<f64>());
@@ -47,7 +54,7 @@ pub(super) fn run(job: &Job<'_>, also_one_after_the_other: bool) -> Result<(), F
             operation()?; // The connection is opened before.
         }
         behind_a_computation(job, &format!("passive_{op}"), bytes, &mut operation)?;
-        if also_one_after_the_other {
+        if kinds == Kinds::Both {
             one_after_the_other(job, &format!("computing_{op}"), bytes, &mut operation)?;
         }
     }
@@ -63,12 +70,12 @@ fn behind_a_computation(
     mut operation: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut seconds = Vec::new();
-    for _ in 0..passes_behind_computing(job.arguments.quick) {
+    for _ in 0..job.effort.passes() {
         job.world.barrier_collective()?;
         if job.measures() {
             seconds.push(seconds_behind_computing(&mut operation)?);
         } else {
-            compute(TARGET_COMPUTES);
+            compute_for(TARGET_COMPUTES);
         }
         job.world.barrier_collective()?;
     }
@@ -91,7 +98,7 @@ fn one_after_the_other(
         std::thread::sleep(time / 4);
         job.tell(op, bytes, &job.effort.measure_singly(time, operation)?);
     } else {
-        compute(time * LONGER);
+        compute_for(time * LONGER);
     }
     job.world.barrier_collective()?;
     Ok(())

@@ -167,11 +167,11 @@ pub(crate) fn run(arguments: &RankArguments) -> Result<(), Failure> {
             ops::run(&job, true)?;
             overlap::run(&job)?;
             contended::run(&job)?;
-            computing::run(&job, false)?;
+            computing::run(&job, computing::Kinds::Passive)?;
             windows::run(&job)?;
             barrier::run(&job)?;
         }
-        Suite::Computing => computing::run(&job, true)?,
+        Suite::Computing => computing::run(&job, computing::Kinds::Both)?,
         Suite::Barrier => barrier::run(&job)?,
         Suite::Message => message::run(&job)?,
         Suite::Idle => idle::run(&job)?,

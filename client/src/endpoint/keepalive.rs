@@ -22,31 +22,36 @@ pub(super) struct Keepalive {
     /// Something moved since then.
     moved: bool,
     asked: bool,
-    /// The question went out where the clock would have been looked at.
-    skipped: bool,
 }
 
 impl Keepalive {
-    /// Bytes came, or a transfer of a device is done.
+    /// Bytes came, a transfer of a device is done, or bytes went out that are not the question itself.
     pub(super) fn moved(&mut self) {
         self.moved = true;
     }
 
-    /// Bytes went out. Those of its question say nothing of the peer.
-    pub(super) fn sent(&mut self) {
-        if self.asked {
-            self.skipped = true;
-        } else {
-            self.moved = true;
+    /// Whether its question is under way, whose own bytes say nothing of the peer.
+    pub(super) fn has_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// In place of a look, when something was done while the question was under way: its own sending perhaps. A look that is left out for that is no
+    /// absence. Looks are up to an eighth of the silence apart, and with one left out the time between two of them reaches the quarter.
+    pub(super) fn glance(&mut self, now_ms: u64, silence_ms: u64) {
+        if self.was_away(now_ms, silence_ms) {
+            (self.moved, self.asked) = (false, false);
+            self.heard_ms = now_ms;
         }
+    }
+
+    /// Who was not looking for long knows nothing: this process itself may have been stopped.
+    fn was_away(&mut self, now_ms: u64, silence_ms: u64) -> bool {
+        now_ms.saturating_sub(std::mem::replace(&mut self.looked_ms, now_ms)) > silence_ms / 4
     }
 
     /// To be called when nothing moves. `waiting`: something is expected of the peer.
     pub(super) fn look(&mut self, now_ms: u64, waiting: bool, silence_ms: u64) -> Beat {
-        // Who was not looking for long knows nothing: this process itself may have been stopped.
-        let looks = if std::mem::take(&mut self.skipped) { 2 } else { 1 };
-        let was_away = now_ms.saturating_sub(self.looked_ms) > looks * silence_ms / 4;
-        self.looked_ms = now_ms;
+        let was_away = self.was_away(now_ms, silence_ms);
         if self.moved || was_away || !waiting {
             (self.moved, self.asked) = (false, false);
             self.heard_ms = now_ms;
@@ -77,16 +82,32 @@ mod tests {
         assert_eq!(beats.iter().position(|beat| *beat == Beat::Silent), Some(20));
     }
 
+    /// Looks every fifth of the silence until it asks, at 120 ms.
+    fn that_has_asked() -> Keepalive {
+        let mut keepalive = Keepalive::default();
+        let beats = [0, 40, 80, 120].map(|now_ms| keepalive.look(now_ms, true, 200));
+        assert_eq!(beats, [Beat::Well, Beat::Well, Beat::Well, Beat::Ask]);
+        keepalive
+    }
+
     #[test]
     fn a_question_that_goes_out_in_place_of_a_look_does_not_make_its_peer_heard() {
-        let mut keepalive = Keepalive::default();
-        let look = |keepalive: &mut Keepalive, now_ms| keepalive.look(now_ms, true, 200);
-        for now_ms in [0, 40, 80] {
-            assert_eq!(look(&mut keepalive, now_ms), Beat::Well);
-        }
-        assert_eq!(look(&mut keepalive, 120), Beat::Ask);
-        keepalive.sent(); // At 160, where nothing else was done.
-        assert_eq!(look(&mut keepalive, 200), Beat::Silent);
+        let mut keepalive = that_has_asked();
+        keepalive.glance(160, 200);
+        assert_eq!(keepalive.look(200, true, 200), Beat::Silent);
+    }
+
+    #[test]
+    fn who_was_stopped_before_the_question_went_out_blames_nobody() {
+        let mut keepalive = that_has_asked();
+        keepalive.glance(120 + 90, 200);
+        assert_eq!(keepalive.look(211, true, 200), Beat::Well);
+        let beats: Vec<Beat> = (1..=5).map(|step| keepalive.look(211 + step * 40, true, 200)).collect();
+        assert_eq!(
+            beats,
+            [Beat::Well, Beat::Well, Beat::Ask, Beat::Well, Beat::Silent],
+            "it is asked again, and given up later"
+        );
     }
 
     #[test]

@@ -389,7 +389,12 @@ impl State {
         match self.exchange(receive) {
             // Somebody may wait for nothing but the connection, and another thread has made it.
             Ok(driven) if !was_up => Ok(Driven { progress: true, completed: true, ..driven }),
-            Ok(driven) if driven.progress => Ok(driven),
+            Ok(driven) if driven.progress => {
+                if self.keepalive.has_asked() {
+                    self.keepalive.glance(peer.time.now_ms(), peer.options.silence_ms);
+                }
+                Ok(driven)
+            }
             Ok(driven) if !receive => Ok(driven),
             Ok(driven) => {
                 let now_ms = peer.time.now_ms();
@@ -439,11 +444,14 @@ impl State {
             return;
         }
         let Some(link) = self.connection.link() else { return };
+        // What went out before may be the question alone.
+        let progress_before = std::mem::take(&mut driven.progress);
         self.transfers.take_outcomes(link, driven);
         self.note_refused();
         if driven.progress {
             self.keepalive.moved();
         }
+        driven.progress |= progress_before;
     }
 
     /// The connection broke: from now on the server is called again.
@@ -539,7 +547,9 @@ impl State {
             let link = self.connection.link().expect("a turn begins with a link");
             if self.outgoing.flush(link)? {
                 driven.progress = true;
-                self.keepalive.sent();
+                if !self.keepalive.has_asked() {
+                    self.keepalive.moved();
+                }
             }
         }
         Ok(())

@@ -42,6 +42,7 @@ use address::{Address, for_routers};
 pub use options::RoutedOptions;
 use own::{Choice, OwnNodes};
 use router::Router;
+pub use router::TRUNK_SESSION;
 pub use tick::ROUTER_TICK_MS;
 
 /// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
@@ -94,7 +95,7 @@ impl Routed {
         }
     }
 
-    /// For simulators, in which no system rings: the descriptor of a router whose time limits are to be looked at says so.
+    /// For simulators, where no alarm rings: makes the router's descriptor readable if its time limits are due.
     pub fn ring(&self) {
         if let Some(router) = self.here.lock().upgrade() {
             router.lock().ring();

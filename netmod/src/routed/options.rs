@@ -34,8 +34,8 @@ pub struct RoutedOptions {
     pub silence_ms_max: u64,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
-    /// The time in a simulator, which has to give the router a turn every [`ROUTER_TICK_MS`](super::ROUTER_TICK_MS) milliseconds. `None`: the system's clock and
-    /// alarms.
+    /// The time in a simulator, which has to call [`Routed::ring`](super::Routed::ring) and give the router a turn then, every
+    /// [`ROUTER_TICK_MS`](super::ROUTER_TICK_MS) milliseconds. `None`: the system's clock and alarms.
     pub simulated_clock: Option<CoarseClock>,
 }
 

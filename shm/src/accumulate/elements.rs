@@ -319,7 +319,7 @@ fn integer<T: Integer>(op: AccumulateOp) -> How {
     }
 }
 
-/// target += scale × source, of one aligned word: what the atomic of a sum of 64-bit integers does, with nothing to pick. Signed and unsigned ones wrap
+/// target += scale × source, of one aligned word: the short way for a 64-bit integer, with no chunk and no choice by type. Signed and unsigned ones wrap
 /// alike.
 ///
 /// # Panics
@@ -332,7 +332,7 @@ pub(super) fn sum_one_word(target: RegionMut<'_>, source: Region<'_>, scale: &Sc
     let mut bytes = [0; size_of::<u64>()];
     source.copy_to_slice(&mut bytes);
     let sum = u64::from_ne_bytes(bytes).wrapping_mul(<u64 as Integer>::of_scale(scale));
-    // SAFETY: a region is mapped, and this one is a word, aligned (asserted both). The source is scaled.
+    // SAFETY: a region is mapped, and accessed by atomics and region copies only; this one is a word, aligned (asserted both). The source is scaled.
     unsafe { u64::combine_atomic(word, AccumulateOp::Sum, sum) };
 }
 

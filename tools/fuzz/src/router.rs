@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use longarm_memory::{Region, RegionMut};
 use longarm_netmod::{
-    Caller, CallerStep, Capabilities, Introduction, Link, LinkError, Listener, Netmod, Routed, RoutedOptions, Waker,
+    Caller, CallerStep, Capabilities, Introduction, Link, LinkError, Listener, Netmod, Routed, RoutedOptions,
+    TRUNK_SESSION, Waker,
 };
 use longarm_proto::{
     CHANNEL_BYTES_MAX, ChannelNumber, Identity, JobId, NodeId, Rank, Session, TRUNK_HEADER_BYTES, TrunkHeader,
@@ -24,8 +25,6 @@ use crate::node::SECRET;
 use crate::wire::{End, Porch, UNBOUNDED_BYTES, ramp};
 
 const JOB: JobId = JobId(9);
-/// The number of the session that a trunk says to carry.
-const TRUNK_SESSION: u64 = u64::MAX;
 /// Channels that an input can name.
 const CHANNELS: u8 = 8;
 

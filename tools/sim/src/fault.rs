@@ -44,15 +44,15 @@ faults! {
     HalfOpen = "half-open", true,
     /// A connection breaks once so many more bytes were sent.
     Truncate = "truncate", true,
-    /// A call that a rank made before comes to the server once more: an old attempt of its session.
+    /// A call that a rank or a router made before comes once more: an old attempt of its session.
     DuplicateConnect = "duplicate-connect", false,
     /// An operation on a window carries the generation of an earlier use.
     StaleWindow = "stale-window", false,
     /// An operation on a window carries another key.
     WrongKey = "wrong-key", false,
-    /// Somebody calls a server and does not know the secret.
+    /// Somebody calls a server or a router and does not know the secret.
     ForgedPeer = "forged-peer", false,
-    /// Somebody calls a server and goes no further.
+    /// Somebody calls a server or a router and goes no further.
     SilentPeer = "silent-peer", false,
     /// An end reads little at a time.
     SlowReader = "slow-reader", false,
@@ -76,7 +76,7 @@ faults! {
     ClockJump = "clock-jump", false,
     /// A bit of what is under way changes. In jobs that encrypt, for only they notice.
     BitFlip = "bit-flip", true,
-    /// Nothing of a connection's one direction arrives any more, and neither end is told. Of routers' connections, which many share.
+    /// One direction of a trunk falls silent for good, and neither end is told. Only jobs with routers have trunks.
     SilentTrunk = "silent-trunk", true,
 }
 

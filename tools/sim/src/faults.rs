@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use longarm_memory::{Region, RegionMut};
-use longarm_netmod::{Link, LinkError};
+use longarm_netmod::{Link, LinkError, TRUNK_SESSION};
 use longarm_proto::{CHALLENGE_BYTES, Identity, InitiatorHandshake, NodeId, Rank, Secret, Session, WELCOME_BYTES};
 
 use crate::book;
@@ -108,8 +108,6 @@ const SILENCE_GAP_NS_MAX: u64 = 10_000_000_000;
 const RESUME_NS: u64 = 20_000_000_000;
 /// The number of every rank's session.
 const SESSION: u64 = 1;
-/// The number of the session that a trunk says to carry.
-const TRUNK_SESSION: u64 = u64::MAX;
 /// More than a caller says before its first frame.
 const HANDSHAKE_BYTES: u64 = 200;
 /// The number of the event that stands for the next fault.
@@ -401,7 +399,7 @@ impl Faults {
     fn call_as_stranger(&mut self, kind: Fault) -> Option<Who> {
         let (link, _) = self.link()?;
         let ends = network::with(|network| network.owners(link));
-        // A rank that calls a server, or a router that calls another one, for which it says the rank that hosts it.
+        // A rank calls a server, or a router another one, in the name of its node's first rank.
         let (rank, node, of_trunk) = match ends {
             [Owner::Rank(rank), Owner::Server(node)] => (rank, node, false),
             [Owner::Server(from), Owner::Server(node)] => (self.shape.host_of(from), node, true),
@@ -419,6 +417,9 @@ impl Faults {
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
         // The call that the rank made first, which a network may bring once more; a stranger knows of none.
+        if of_trunk {
+            network::with(|network| network.strangers_at_routers += 1);
+        }
         let number_of_session = match kind {
             Fault::DuplicateConnect if of_trunk => TRUNK_SESSION,
             Fault::DuplicateConnect => SESSION,

@@ -50,7 +50,7 @@ struct Pipe {
     capacity_bytes: usize,
     latency_ns: u64,
     last_arrival_ns: u64,
-    /// Nothing arrives before, or ever.
+    /// Nothing arrives before; [`FOREVER_NS`]: ever.
     held_until_ns: u64,
     /// Bytes that one receive gives at most, while the reader is slow.
     sip_bytes: Option<usize>,
@@ -65,6 +65,20 @@ struct Pipe {
     ended: Option<LinkError>,
     /// Bytes that may still be sent before the link breaks.
     left_bytes: Option<usize>,
+}
+
+impl Pipe {
+    /// Whether nothing arrives ever again.
+    fn is_silent(&self) -> bool {
+        self.held_until_ns == FOREVER_NS
+    }
+
+    /// What was silent for good is so no longer: the run is over.
+    fn hear_again(&mut self) {
+        if self.is_silent() {
+            self.held_until_ns = 0;
+        }
+    }
 }
 
 /// A connection between a rank (or a stranger) and a server.
@@ -121,6 +135,10 @@ pub struct Network {
     overdue: VecDeque<(u32, direct::Posted)>,
     /// Transfers that devices have done.
     pub direct_count: u64,
+    /// Ends that have closed a link of which a direction was silent for good.
+    pub silent_closed: u64,
+    /// Calls of strangers at routers.
+    pub strangers_at_routers: u64,
 }
 
 /// The descriptors of a run.
@@ -230,6 +248,8 @@ impl Network {
             published: HashSet::new(),
             overdue: VecDeque::new(),
             direct_count: 0,
+            silent_closed: 0,
+            strangers_at_routers: 0,
         }
     }
 
@@ -456,8 +476,8 @@ impl Network {
         let now_ns = self.now_ns;
         let pipe = &mut self.links[link as usize].pipes[end];
         if pipe.held_until_ns > now_ns {
-            let held_until_ns = pipe.held_until_ns;
-            if held_until_ns != FOREVER_NS {
+            if !pipe.is_silent() {
+                let held_until_ns = pipe.held_until_ns;
                 self.at(held_until_ns, Event::Arrive(pipe_number));
             }
             return None;
@@ -546,6 +566,7 @@ impl Network {
     pub fn close(&mut self, link: u32, end: usize) {
         self.note(What::Close, Who::Link(link, end as u8), 0);
         self.links[link as usize].closed[end] = true;
+        self.silent_closed += u64::from(self.links[link as usize].pipes.iter().any(Pipe::is_silent));
         self.no_longer_whole(link);
         if end == 1 {
             self.shut_direct(link);
@@ -564,8 +585,8 @@ impl Network {
         let (link, writer) = (pipe >> 1, (pipe & 1) as usize);
         let state = &mut self.links[link as usize];
         let reader = 1 - writer;
-        if state.pipes[writer].held_until_ns == FOREVER_NS {
-            return state.owners[reader]; // Who hears nothing of it.
+        if state.pipes[writer].is_silent() {
+            return state.owners[reader]; // It looks, and finds nothing.
         }
         if state.broken[writer] {
             state.broken[reader] = true;

@@ -84,7 +84,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// The server that drives it looks at its descriptor next: that tells it the time.
+    /// Before its server looks at its descriptor: no alarm rings there.
     pub fn ring(&self) {
         self.netmod.ring();
     }

@@ -43,7 +43,7 @@ fn is_of_routers(mutation: Mutation) -> bool {
 /// Simulated ranks take a connection for broken that has been silent for so long.
 const SILENCE_NS: u64 = 200_000_000;
 
-/// How many seeds a bug has.
+/// Seeds within which this bug has to be found, in all of the sizes.
 fn seeds(mutation: Mutation) -> u64 {
     match mutation {
         // Most of the time silence tells what the channel did not.

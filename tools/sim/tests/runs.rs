@@ -79,7 +79,7 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
     for kind in Kind::ALL {
         assert!(json["by_kind"][kind.name()].as_u64().unwrap_or(0) > 0, "{} never happened", kind.name());
     }
-    // Only routers have trunks.
+    // Only routers have trunks: those jobs are below.
     for fault in FaultSet::all().without(Fault::SilentTrunk).iter() {
         assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
     }
@@ -104,16 +104,16 @@ fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
 #[test]
 fn a_trunk_that_is_silent_for_ever_is_given_up_and_strangers_that_call_a_router_are_not_let_in() {
     let faults = "silent-trunk,forged-peer,silent-peer,duplicate-connect".parse().unwrap();
-    let mut met = [0; 4];
-    // Among them: ranks that only wait for an acknowledgement, whose question took the place of a look at the clock (85).
+    let (mut given_up, mut at_routers) = (0, 0);
+    // Among them: ranks that wait for an acknowledgement alone, whose question took the place of a look at the clock.
     for seed in 60..120 {
         let outcome = expect_well(routed(seed, 9, 150, faults));
         assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
-        for (met, fault) in met.iter_mut().zip(faults.iter()) {
-            *met += outcome.faults[fault as usize];
-        }
+        given_up += outcome.silent_closed;
+        at_routers += outcome.strangers_at_routers;
     }
-    assert!(met.iter().all(|met| *met > 30), "{met:?} of {faults}");
+    assert!(given_up > 20, "{given_up} silent trunks were given up");
+    assert!(at_routers > 200, "{at_routers} calls of strangers at routers");
 }
 
 #[test]

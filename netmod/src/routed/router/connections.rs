@@ -19,7 +19,7 @@ use crate::routed::trunk::Silence;
 use crate::traits::Link;
 
 /// The number of the session that a trunk says to carry. No rank has one of this number.
-const TRUNK_SESSION: u64 = u64::MAX;
+pub const TRUNK_SESSION: u64 = u64::MAX;
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
 const CALL_MS_MAX: u64 = 3000;
 

@@ -1,6 +1,6 @@
 //! What goes wrong with links.
 
-use super::{Event, FOREVER_NS, LinkState, Network, Owner};
+use super::{Event, FOREVER_NS, LinkState, Network, Owner, Pipe};
 use crate::trace::{What, Who};
 
 /// More than either side says before the first frame.
@@ -22,7 +22,7 @@ impl Network {
 
     fn break_end(&mut self, link: u32, end: usize) {
         let state = &mut self.links[link as usize];
-        if std::mem::replace(&mut state.broken[end], true) {
+        if state.pipes[1 - end].is_silent() || std::mem::replace(&mut state.broken[end], true) {
             return;
         }
         self.no_longer_whole(link);
@@ -77,9 +77,10 @@ impl Network {
         *held = until_ns.max(*held);
     }
 
-    /// Nothing that an end sends arrives any more, not even that it has gone.
+    /// Nothing that an end sends arrives any more, not even that it has gone. It is whole no longer: nothing else happens to it.
     pub fn silence(&mut self, link: u32, end: usize) {
         self.links[link as usize].pipes[end].held_until_ns = FOREVER_NS;
+        self.no_longer_whole(link);
     }
 
     /// What an end sends is read in sips of this size from now on, or as usual again.
@@ -106,6 +107,7 @@ impl Network {
     /// Nobody reaches anybody any more, and all links break.
     pub fn close_all(&mut self) {
         self.deaf.fill(true);
+        self.links.iter_mut().flat_map(|link| &mut link.pipes).for_each(Pipe::hear_again);
         for link in 0..self.links.len() as u32 {
             self.break_link(link);
         }
