@@ -42,8 +42,8 @@ use address::{Address, for_routers};
 pub use options::RoutedOptions;
 use own::{Choice, OwnNodes};
 use router::Router;
-pub use router::TRUNK_SESSION;
 pub use tick::ROUTER_TICK_MS;
+pub use trunk::TRUNK_SESSION;
 
 /// The netmod. The process that listens has the node's router; the others of the node reach it by its name. Addresses are
 /// `NODE@ROUTER` or `NODE@ROUTER/SERVER`: the number of the node, and what the network below calls its router, and its server for connections of ranks' own.

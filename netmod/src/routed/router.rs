@@ -9,8 +9,6 @@ mod channel_link;
 mod connections;
 mod flow;
 
-pub use connections::TRUNK_SESSION;
-
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

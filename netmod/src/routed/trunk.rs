@@ -101,6 +101,9 @@ pub(super) struct Silence {
     slowest_ms: u64,
 }
 
+/// The number of the session that a trunk says to carry. No rank has one of this number.
+pub const TRUNK_SESSION: u64 = u64::MAX;
+
 /// A silence lasts for too long after this, ...
 const PATIENCE_MS: u64 = 3000;
 /// ... or after so many times the slowest answer, if that is longer; for ranks that give up sooner see `RoutedOptions::silence_ms_max`.

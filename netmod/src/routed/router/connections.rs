@@ -15,11 +15,9 @@ use crate::routed::address::{Address, for_routers};
 use crate::routed::channel::{Channel, Here};
 use crate::routed::line::{self, LINE, SocketLink};
 use crate::routed::table::{ChannelKey, TrunkKey};
-use crate::routed::trunk::Silence;
+use crate::routed::trunk::{Silence, TRUNK_SESSION};
 use crate::traits::Link;
 
-/// The number of the session that a trunk says to carry. No rank has one of this number.
-pub const TRUNK_SESSION: u64 = u64::MAX;
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
 const CALL_MS_MAX: u64 = 3000;
 
