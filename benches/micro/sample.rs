@@ -146,11 +146,16 @@ pub(crate) fn seconds_behind_computing(operation: &mut dyn FnMut() -> Result<(),
 /// Keeps its processor busy. The clock is read without entering the kernel.
 pub(crate) fn compute_for(time: Duration) {
     let start = Instant::now();
-    let mut number = 1_u64;
     while start.elapsed() < time {
-        for _ in 0..1000 {
-            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
+        compute(1000);
+    }
+}
+
+/// Computes in registers, without touching memory.
+pub(crate) fn compute(steps: u64) {
+    let mut number = 1_u64;
+    for _ in 0..steps {
+        number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
     }
 }
 

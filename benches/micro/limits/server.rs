@@ -2,11 +2,13 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
 use super::Waiting;
 use super::wire::{ANSWER_BYTES, Ask, Link, PAYLOAD_BYTES_MAX, REQUEST_BYTES, decode};
 use crate::Failure;
 use crate::cli::ServerArguments;
+use crate::micro::sample::compute_for;
 use crate::micro::{buffer, processors};
 
 /// Prints its port, serves one connection and ends.
@@ -16,7 +18,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<(), Failure> {
     }
     if arguments.busy {
         // It ends with the process.
-        std::thread::spawn(compute_for_ever);
+        std::thread::spawn(|| compute_for(Duration::MAX));
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut stdout = std::io::stdout();
@@ -26,13 +28,6 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<(), Failure> {
     match serve(Link::new(stream, arguments.waiting)?) {
         Err(failure) if ended(&failure) => Ok(()),
         outcome => outcome,
-    }
-}
-
-fn compute_for_ever() {
-    let mut number = 1_u64;
-    loop {
-        number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
 }
 

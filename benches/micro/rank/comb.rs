@@ -12,10 +12,10 @@ use std::time::Instant;
 use longarm::{Handle, Window};
 
 use super::Job;
-use super::overlap::{compute, steps_a_second};
+use super::overlap::steps_a_second;
 use crate::Failure;
 use crate::line::{Key, LONGARM, Line, Overlap};
-use crate::micro::sample::Sample;
+use crate::micro::sample::{Sample, compute};
 
 /// Sizes of the transfers.
 const BYTES: [usize; 3] = [5_000, 100_000, 1_000_000];

@@ -3,7 +3,6 @@
 //! Post, compute for twice as long as the transfer alone takes, wait. The target waits in a barrier. `availability` is the
 //! share of the time that went into computing; `hidden` the share of the shorter of both that cost nothing.
 
-use std::hint::black_box;
 use std::time::Instant;
 
 use longarm::Window;
@@ -11,7 +10,7 @@ use longarm::Window;
 use super::Job;
 use crate::Failure;
 use crate::line::{Key, LONGARM, Line, Overlap};
-use crate::micro::sample::Sample;
+use crate::micro::sample::{Sample, compute};
 
 /// Sizes of the transfers.
 const BYTES: [usize; 2] = [100_000, 1_000_000];
@@ -93,14 +92,6 @@ fn measure(
     let line = Line { np: job.world.size(), overlap: Some(overlap), ..Line::new(LONGARM, key, &both) };
     println!("{}", line.to_json());
     Ok(())
-}
-
-/// Computes in registers, without touching memory.
-pub(super) fn compute(steps: u64) {
-    let mut number = 1_u64;
-    for _ in 0..steps {
-        number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
-    }
 }
 
 pub(super) fn steps_a_second() -> f64 {

@@ -39,9 +39,14 @@ impl Keepalive {
     /// absence. Looks are up to an eighth of the silence apart, and with one left out the time between two of them reaches the quarter.
     pub(super) fn glance(&mut self, now_ms: u64, silence_ms: u64) {
         if self.was_away(now_ms, silence_ms) {
-            (self.moved, self.asked) = (false, false);
-            self.heard_ms = now_ms;
+            self.begin(now_ms);
         }
+    }
+
+    /// From now on it is silent.
+    fn begin(&mut self, now_ms: u64) {
+        (self.moved, self.asked) = (false, false);
+        self.heard_ms = now_ms;
     }
 
     /// Who was not looking for long knows nothing: this process itself may have been stopped.
@@ -53,8 +58,7 @@ impl Keepalive {
     pub(super) fn look(&mut self, now_ms: u64, waiting: bool, silence_ms: u64) -> Beat {
         let was_away = self.was_away(now_ms, silence_ms);
         if self.moved || was_away || !waiting {
-            (self.moved, self.asked) = (false, false);
-            self.heard_ms = now_ms;
+            self.begin(now_ms);
             return Beat::Well;
         }
         let silent_ms = now_ms.saturating_sub(self.heard_ms);

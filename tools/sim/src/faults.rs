@@ -128,11 +128,10 @@ impl Faults {
         let _ = dice.roll(); // That of `new`.
         // Those happen in the programs themselves.
         let elsewhere = [Fault::StaleWindow, Fault::WrongKey, Fault::NoMemory];
-        let kinds: Vec<Fault> = plan.faults.iter().filter(|fault| !elsewhere.contains(fault)).collect();
-        // Only routers have such.
-        let may_be = |fault: &Fault| *fault != Fault::SilentTrunk || plan.routed;
+        // Only routers have trunks.
+        let may_be = |fault: &Fault| !elsewhere.contains(fault) && (*fault != Fault::SilentTrunk || plan.routed);
         let (breaking, mild): (Vec<Fault>, Vec<Fault>) =
-            kinds.into_iter().filter(may_be).partition(|fault| fault.breaks());
+            plan.faults.iter().filter(may_be).partition(|fault| fault.breaks());
         let breaks_left = if breaking.is_empty() { 0 } else { 1000 };
         let faults = Faults {
             shape: Rc::clone(shape),
@@ -228,7 +227,7 @@ impl Faults {
                 ranks.die(self.shape.host_of(node));
                 Some(Who::Server(node))
             }
-            Fault::SilentTrunk => self.silence_trunk(ranks),
+            Fault::SilentTrunk => self.silence_trunk(),
             Fault::DuplicateConnect | Fault::ForgedPeer | Fault::SilentPeer => self.call_as_stranger(fault),
             Fault::PartitionOneWay | Fault::PartitionTwoWay | Fault::RestartLink => self.between_nodes(fault, ranks),
             _ => self.on_link(fault, ranks),
@@ -342,18 +341,20 @@ impl Faults {
     }
 
     /// A trunk that is whole, one direction of which falls silent for good.
-    fn silence_trunk(&mut self, ranks: &mut dyn Victims) -> Option<Who> {
+    fn silence_trunk(&mut self) -> Option<Who> {
+        if network::now_ns() < self.heard_until_ns {
+            return None;
+        }
         let trunks: Vec<u32> = network::with(|network| {
             let is_trunk = |link: &u32| matches!(network.owners(*link), [Owner::Server(_), Owner::Server(_)]);
             network.whole_links().iter().copied().filter(is_trunk).collect()
         });
-        if trunks.is_empty() || network::now_ns() < self.heard_until_ns {
+        if trunks.is_empty() {
             return None;
         }
         self.heard_until_ns = network::now_ns() + self.dice.between(SILENCE_GAP_NS_MIN, SILENCE_GAP_NS_MAX);
         let (link, end) = (*self.dice.pick(&trunks), self.dice.below(2) as usize);
         network::with(|network| network.silence(link, end));
-        ranks.note_pause(RESUME_NS);
         Some(Who::Link(link, end as u8))
     }
 
@@ -416,10 +417,10 @@ impl Faults {
             network::with(|network| network.call_at(Owner::Stranger(number), node, network.port_of(link))).ok()?;
         let secret = if kind == Fault::ForgedPeer { Secret([0x17; 32]) } else { SECRET.clone() };
         let identity = Identity { job: job::id(), rank: Rank(rank), node: NodeId(self.shape.node_of(rank)) };
-        // The call that the rank made first, which a network may bring once more; a stranger knows of none.
         if of_trunk {
             network::with(|network| network.strangers_at_routers += 1);
         }
+        // The call that was made first, which a network may bring once more; a stranger knows of none.
         let number_of_session = match kind {
             Fault::DuplicateConnect if of_trunk => TRUNK_SESSION,
             Fault::DuplicateConnect => SESSION,

@@ -17,6 +17,13 @@ fn expect_well(plan: Plan) -> Outcome {
     outcome
 }
 
+/// The same where nobody dies: every operation succeeds.
+fn expect_all_done(plan: Plan) -> Outcome {
+    let outcome = expect_well(plan);
+    assert_eq!((outcome.lost, outcome.deaths), (0, 0), "{}", longarm_sim::shrink::command(&plan));
+    outcome
+}
+
 #[test]
 fn one_seed_is_one_run_whatever_ran_before() {
     for faults in [FaultSet::NONE, FaultSet::mild(), FaultSet::all()] {
@@ -40,8 +47,7 @@ fn a_world_of_one_and_of_two_go_well() {
 #[test]
 fn without_a_broken_connection_every_operation_succeeds() {
     for seed in 0..20 {
-        let outcome = expect_well(plan(seed, 16, 300, FaultSet::mild()));
-        assert_eq!((outcome.lost, outcome.deaths), (0, 0));
+        let outcome = expect_all_done(plan(seed, 16, 300, FaultSet::mild()));
         assert_eq!((outcome.values_lost, outcome.fates_unknown), (0, 0));
     }
 }
@@ -51,8 +57,7 @@ fn connections_that_break_at_any_moment_lose_nothing_and_keep_nobody_waiting() {
     // Among them: a first connection that breaks as soon as it is there, as with seed 6 of 16 ranks.
     let faults = "drop,half-open,truncate,restart-link".parse().unwrap();
     for seed in 0..60 {
-        let outcome = expect_well(plan(seed, 6, 100, faults));
-        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        expect_all_done(plan(seed, 6, 100, faults));
     }
     expect_well(plan(6, 16, 400, FaultSet::all()));
 }
@@ -62,8 +67,7 @@ fn where_ranks_reach_memory_without_servers_everything_is_as_with_them() {
     let faults = "drop,half-open,truncate,restart-link".parse().unwrap();
     let (mut without, mut with) = (0, 0);
     for seed in 0..80 {
-        let outcome = expect_well(plan(seed, 6, 150, faults));
-        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        let outcome = expect_all_done(plan(seed, 6, 150, faults));
         without += u64::from(outcome.direct == 0);
         with += outcome.direct;
     }
@@ -94,8 +98,7 @@ fn routed(seed: u64, ranks: u32, ops: u32, faults: FaultSet) -> Plan {
 #[test]
 fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
     for seed in 0..40 {
-        let outcome = expect_well(routed(seed, 7, 200, FaultSet::survivable()));
-        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        expect_all_done(routed(seed, 7, 200, FaultSet::survivable()));
     }
     // Trunks break again and again, and a call finds a link that takes four bytes at a time.
     expect_well(routed(11, 64, 300, FaultSet::survivable()));
@@ -107,8 +110,7 @@ fn a_trunk_that_is_silent_for_ever_is_given_up_and_strangers_that_call_a_router_
     let (mut given_up, mut at_routers) = (0, 0);
     // Among them: ranks that wait for an acknowledgement alone, whose question took the place of a look at the clock.
     for seed in 60..120 {
-        let outcome = expect_well(routed(seed, 9, 150, faults));
-        assert_eq!((outcome.lost, outcome.deaths), (0, 0), "seed {seed}");
+        let outcome = expect_all_done(routed(seed, 9, 150, faults));
         given_up += outcome.silent_closed;
         at_routers += outcome.strangers_at_routers;
     }
