@@ -265,7 +265,8 @@ impl Router {
     #[cfg(test)]
     pub(super) fn use_up_numbers(&mut self) {
         let ours = self.trunks.values_mut().filter(|trunk| trunk.is_ours());
-        ours.for_each(|trunk| trunk.last_channel = longarm_proto::ChannelNumber(u32::MAX));
+        let last = longarm_proto::ChannelNumber(u32::MAX);
+        ours.for_each(|trunk| (trunk.last_channel, trunk.last_answered) = (last, last));
     }
 
     /// All that something waits in, at its trunks and channels.

@@ -48,6 +48,8 @@ pub(super) struct Trunk {
     pub(super) channels: HashMap<ChannelNumber, ChannelKey>,
     /// The last number that was given to a channel.
     pub(super) last_channel: ChannelNumber,
+    /// Of the side that opens channels: the last one of which the other side has said anything. It answers each at once, one after the other.
+    pub(super) last_answered: ChannelNumber,
     pub(super) silence: Silence,
     /// Channels that wait for room.
     pub(super) starved: Vec<ChannelKey>,
@@ -91,12 +93,14 @@ struct Begun {
     data_bytes: usize,
 }
 
-/// How long nothing has come over a trunk although a channel waits to be opened, and how long that may last. A node that shares its
+/// How long the opening of a channel has waited for its answer over a trunk, and how long that may last. A node that shares its
 /// processors with many takes seconds to answer, and to make its trunk anew would take it more: who has been slow may be slow again.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    /// Since when nothing has come although a channel waits.
+    /// Since when no opening is answered although one waits.
     since_ms: Option<u64>,
+    /// When something else came, which does not say that anything arrives over there.
+    heard_ms: u64,
     /// The longest that an answer took, the making of the trunk included.
     slowest_ms: u64,
 }
@@ -112,20 +116,25 @@ const PATIENCE_FACTOR: u64 = 4;
 impl Silence {
     /// Towards a node that has taken so long to answer before.
     pub(super) fn of_slow_node(slowest_ms: u64) -> Silence {
-        Silence { since_ms: None, slowest_ms }
+        Silence { slowest_ms, ..Silence::default() }
     }
 
-    /// Whether a channel waits, and nothing has come since.
+    /// Whether an opening waits.
     pub(super) fn lasts(&self) -> bool {
         self.since_ms.is_some()
     }
 
-    /// A channel waits.
+    /// An opening waits.
     pub(super) fn begin(&mut self, now_ms: u64) {
         self.since_ms.get_or_insert(now_ms);
     }
 
     /// Something has come.
+    pub(super) fn heard(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+    }
+
+    /// An opening is answered.
     pub(super) fn end(&mut self, now_ms: u64) {
         self.slowest_ms = self.slowest_at(now_ms);
         self.since_ms = None;
@@ -143,10 +152,12 @@ impl Silence {
         self.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms)).max(self.slowest_ms)
     }
 
-    /// Whether it has lasted for too long, of so long at most.
+    /// Whether it has lasted for too long, of so long at most, whatever else comes.
     pub(super) fn is_over(&self, now_ms: u64, max_ms: u64) -> bool {
         let patience_ms = (PATIENCE_FACTOR * self.slowest_ms).max(PATIENCE_MS).min(max_ms);
-        self.since_ms.is_some_and(|since_ms| now_ms >= since_ms + patience_ms)
+        let is_over =
+            |since_ms: u64| now_ms >= since_ms.max(self.heard_ms) + patience_ms || now_ms >= since_ms + max_ms;
+        self.since_ms.is_some_and(is_over)
     }
 }
 
@@ -176,6 +187,7 @@ impl Trunk {
             node,
             channels: HashMap::new(),
             last_channel: ChannelNumber(0),
+            last_answered: ChannelNumber(0),
             silence: Silence::default(),
             starved: Vec::new(),
             interest: Interest::READABLE,
@@ -207,6 +219,15 @@ impl Trunk {
     /// Whether we have called, and open its channels.
     pub(super) fn is_ours(&self) -> bool {
         self.address.is_some()
+    }
+
+    /// The opening of a channel is answered, and those before it are. Others may wait on.
+    pub(super) fn answered(&mut self, channel: ChannelNumber, now_ms: u64) {
+        self.last_answered = channel;
+        self.silence.end(now_ms);
+        if channel < self.last_channel {
+            self.silence.begin(now_ms);
+        }
     }
 
     /// For messages to people.
@@ -508,6 +529,32 @@ mod tests {
         silence.end(60_000);
         silence.begin(100_000);
         assert!(!silence.is_over(100_000 + max_ms - 1, max_ms) && silence.is_over(100_000 + max_ms, max_ms));
+    }
+
+    #[test]
+    fn what_comes_besides_answers_is_waited_for_longer_but_not_for_ever() {
+        let mut silence = Silence::default();
+        silence.begin(1000);
+        silence.heard(3000);
+        assert!(!silence.is_over(3000 + PATIENCE_MS - 1, 8000) && silence.is_over(3000 + PATIENCE_MS, 8000));
+        silence.heard(8999);
+        assert!(!silence.is_over(8999, 8000) && silence.is_over(9000, 8000), "whatever else comes");
+        silence.end(8999);
+        silence.begin(20_000);
+        assert!(!silence.is_over(20_000 + 8000 - 1, 8000), "that was a slow answer");
+    }
+
+    #[test]
+    fn an_answer_ends_the_waiting_for_those_before_it_alone() {
+        let (link, _other) = crate::routed::line::pair("a trunk").unwrap();
+        let mut trunk = Trunk::new(Going::Up(Box::new(link)), Some("there".to_owned()), NodeId(1));
+        trunk.last_channel = ChannelNumber(3);
+        trunk.silence.begin(100);
+        trunk.answered(ChannelNumber(2), 600);
+        assert!(trunk.silence.lasts() && trunk.silence.is_over(600 + PATIENCE_MS, 8000), "the third waits on");
+        assert!(!trunk.silence.is_over(600 + PATIENCE_MS - 1, 8000), "from now on");
+        trunk.answered(ChannelNumber(3), 700);
+        assert!(!trunk.silence.lasts());
     }
 
     #[test]

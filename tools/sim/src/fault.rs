@@ -76,8 +76,8 @@ faults! {
     ClockJump = "clock-jump", false,
     /// A bit of what is under way changes. In jobs that encrypt, for only they notice.
     BitFlip = "bit-flip", true,
-    /// One direction of a trunk falls silent for good, and neither end is told. Only jobs with routers have trunks.
-    SilentTrunk = "silent-trunk", true,
+    /// One direction of a connection falls silent for good, and neither end is told.
+    SilentLink = "silent-link", true,
 }
 
 /// How many kinds there are.

@@ -21,7 +21,7 @@ use crate::hooks::{ByAnyWay, SimLink, SimListener, parse_address};
 use crate::network::{self, Owner, Port, Speed};
 use crate::plan::Shape;
 
-/// How long nothing may come over a trunk on which a channel waits, in milliseconds.
+/// How long no opening of a channel may be answered over a trunk, in milliseconds.
 const TRUNK_SILENCE_MS: u64 = 2_000;
 /// How long a connection between routers may take to prove itself.
 const HANDSHAKE_TIMEOUT_MS: u64 = 5_000;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use longarm_sim::book::Kind;
-use longarm_sim::fault::{Fault, FaultSet};
+use longarm_sim::fault::FaultSet;
 use longarm_sim::many::{Until, run_many};
 use longarm_sim::plan::Plan;
 use longarm_sim::run::{Outcome, run};
@@ -76,6 +76,13 @@ fn where_ranks_reach_memory_without_servers_everything_is_as_with_them() {
 }
 
 #[test]
+fn a_connection_that_is_silent_for_ever_is_given_up() {
+    let faults = "silent-link,forged-peer,silent-peer".parse().unwrap();
+    let given_up: u64 = (0..60).map(|seed| expect_all_done(plan(seed, 6, 150, faults)).silent_closed).sum();
+    assert!(given_up > 20, "{given_up} silent connections were given up");
+}
+
+#[test]
 fn some_runs_together_meet_every_operation_and_every_fault() {
     let many = run_many(plan(1, 16, 400, FaultSet::all()), Until::Seeds(150), None, &|_, _, _| {}).unwrap();
     assert!(many.failed.is_none(), "{:#?}", many.failed);
@@ -83,8 +90,7 @@ fn some_runs_together_meet_every_operation_and_every_fault() {
     for kind in Kind::ALL {
         assert!(json["by_kind"][kind.name()].as_u64().unwrap_or(0) > 0, "{} never happened", kind.name());
     }
-    // Only routers have trunks: those jobs are below.
-    for fault in FaultSet::all().without(Fault::SilentTrunk).iter() {
+    for fault in FaultSet::all().iter() {
         assert!(json["faults"][fault.name()].as_u64().unwrap_or(0) > 0, "{} never happened", fault.name());
     }
     assert!(FaultSet::all().iter().count() >= 16);
@@ -102,11 +108,14 @@ fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
     }
     // Trunks break again and again, and a call finds a link that takes four bytes at a time.
     expect_well(routed(11, 64, 300, FaultSet::survivable()));
+    // Over a trunk that is silent one way the other way still brings something now and then.
+    expect_all_done(routed(85, 24, 4, FaultSet::survivable()));
+    expect_well(routed(281, 12, 50, FaultSet::all()));
 }
 
 #[test]
-fn a_trunk_that_is_silent_for_ever_is_given_up_and_strangers_that_call_a_router_are_not_let_in() {
-    let faults = "silent-trunk,forged-peer,silent-peer,duplicate-connect".parse().unwrap();
+fn a_silent_connection_of_a_router_is_given_up_and_strangers_that_call_a_router_are_not_let_in() {
+    let faults = "silent-link,forged-peer,silent-peer,duplicate-connect".parse().unwrap();
     let (mut given_up, mut at_routers) = (0, 0);
     // Among them: ranks that wait for an acknowledgement alone, whose question took the place of a look at the clock.
     for seed in 60..120 {

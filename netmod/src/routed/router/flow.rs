@@ -262,7 +262,7 @@ impl Router {
             let received = trunk.receive()?;
             if received != Received::Nothing {
                 if trunk.silence.lasts() {
-                    trunk.silence.end(self.clock.now_ms());
+                    trunk.silence.heard(self.clock.now_ms());
                 }
                 self.take_records(trunk_key)?;
                 // What was caused by that goes out first, as far as the link takes it.
@@ -300,6 +300,9 @@ impl Router {
                 }
             };
             let TrunkHeader { channel, record } = header;
+            if channel > trunk.last_answered && is_caller && !is_line {
+                trunk.answered(channel, self.clock.now_ms());
+            }
             let unexpected = Ended::from(TrunkViolation::Unexpected { channel, record });
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {
