@@ -53,6 +53,10 @@ pub(crate) struct Strided {
 /// readable or writable until the transfer has ended, and nobody has a reference to them if they are written.
 #[inline]
 pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, arguments: &Strided) -> Done {
+    if arguments.levels == 0 && !arguments.count.is_null() {
+        // SAFETY: this function's own contract: one run of bytes, and its length.
+        return unsafe { one_run(job, doing, ending, arguments) };
+    }
     not_null(arguments.local.start)?;
     not_null(arguments.remote.start)?;
     // SAFETY: this function's own contract.
@@ -66,6 +70,23 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     }
     // SAFETY: this function's own contract.
     unsafe { strided_long(job, (doing, ending), &counts, arguments) }
+}
+
+/// A strided call that is none, for it has no levels.
+///
+/// # Safety
+/// As [`strided`], and there is a count.
+#[inline]
+unsafe fn one_run(job: &Job, doing: Doing<'_>, ending: Ending, arguments: &Strided) -> Done {
+    let (local, remote) = (arguments.local.start, arguments.remote.start);
+    // SAFETY: this function's own contract.
+    let run = (unsafe { *arguments.count }, arguments.proc);
+    match ending {
+        // SAFETY: this function's own contract.
+        Ending::Under(handle) => unsafe { contiguous_under(job, doing, handle, (local, remote), run) },
+        // SAFETY: this function's own contract.
+        Ending::Blocking => unsafe { contiguous(job, doing, local, remote, run) },
+    }
 }
 
 /// A strided transfer through the tables. The counts are not empty.
