@@ -302,4 +302,17 @@ mod tests {
         }
         assert_eq!(grown(), 0);
     }
+
+    #[test]
+    fn a_helper_leaves_calls_to_who_waits_for_them() {
+        let rank = MockWorld::new().rank(Rank(0));
+        let progress = &rank.client.progress;
+        rank.server(1).lock().is_late = true;
+        rank.client.put(&rank.window, Rank(3), 0, [7; 8][..].into()).unwrap();
+        rank.server(1).lock().is_late = false;
+        assert!((0..10).all(|_| progress.tend()), "what was put is not acknowledged");
+        assert_eq!(rank.server(1).lock().asked_in_all(), 0, "somebody has looked at the call");
+        rank.client.quiet().unwrap();
+        assert_eq!(rank.memory(Rank(3), 0, 8), [7; 8]);
+    }
 }

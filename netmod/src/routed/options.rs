@@ -29,9 +29,9 @@ pub struct RoutedOptions {
     /// Such connections of ranks of other nodes that are taken in here at a time; where a device reaches memory over them all are. 0: ranks have
     /// none, whatever the former number says. Has to be 0 on all nodes or on none.
     pub own_links_max: usize,
-    /// How long no opening of a channel may be answered over a trunk, at most, in milliseconds: so that a rank that goes on calling finds
-    /// another one before it gives up.
-    pub silence_ms_max: u64,
+    /// How long no opening of a channel may be answered over a trunk, at most, in milliseconds: so that a rank that goes on calling mostly finds
+    /// another one before it gives up: a later opening waits from the answer to the one before it on.
+    pub unanswered_ms_max: u64,
     /// How long a connection may take to prove itself, in milliseconds.
     pub handshake_timeout_ms: u64,
     /// The time in a simulator, which has to call [`Routed::ring`](super::Routed::ring) and give the router a turn then, every

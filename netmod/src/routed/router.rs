@@ -56,8 +56,8 @@ enum Ended {
     Violation(#[from] TrunkViolation),
     #[error("it could not be made: {0}")]
     Call(#[from] crate::dial::DialError),
-    #[error("nothing came for too long")]
-    Silent,
+    #[error("no opening of a channel was answered for too long")]
+    Unanswered,
     #[error("it has carried as many channels as there are numbers")]
     UsedUp,
     #[error("its node calls again")]
@@ -71,7 +71,7 @@ impl Ended {
     fn for_callers(&self) -> LinkError {
         match self {
             Ended::Call(crate::dial::DialError::Connect(error)) => *error,
-            Ended::Call(crate::dial::DialError::TimedOut) | Ended::Silent => LinkError::TimedOut,
+            Ended::Call(crate::dial::DialError::TimedOut) | Ended::Unanswered => LinkError::TimedOut,
             _ => LinkError::Reset,
         }
     }
@@ -466,8 +466,8 @@ impl Router {
     /// A trunk is over, and so are its channels.
     fn end_trunk(&mut self, trunk_key: TrunkKey, why: &Ended) {
         let Some(trunk) = self.trunks.try_remove(trunk_key) else { return };
-        if let Ended::Silent = why {
-            self.slowest_of.insert(trunk.node, trunk.silence.slowest_at(self.clock.now_ms()));
+        if let Ended::Unanswered = why {
+            self.slowest_of.insert(trunk.node, trunk.unanswered.slowest_at(self.clock.now_ms()));
         }
         match why {
             Ended::Violation(_) => {

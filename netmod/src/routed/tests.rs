@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::channel::KEPT_BYTES_MAX;
 use super::*;
+use crate::clock::CoarseClock;
 use crate::conformance;
 use crate::dial::{Introduction, connect_authenticated};
 use crate::interest::Interest;
@@ -72,7 +73,7 @@ fn options(node: u32) -> RoutedOptions {
         half_open_max: 8,
         own_nodes_max: 0,
         own_links_max: 0,
-        silence_ms_max: 5000,
+        unanswered_ms_max: 5000,
         handshake_timeout_ms: 5000,
         simulated_clock: None,
     }
@@ -436,6 +437,32 @@ fn a_trunk_without_numbers_left_is_called_anew() {
             nodes.calling.here.lock().upgrade().unwrap().lock().use_up_numbers();
         }
     }
+}
+
+#[test]
+fn a_trunk_is_kept_while_openings_are_answered_and_given_up_when_one_is_not_whatever_else_comes() {
+    static NOW_MS: AtomicU64 = AtomicU64::new(0);
+    let simulated_clock = Some(CoarseClock::simulated(|| NOW_MS.load(Ordering::Acquire)));
+    let (calling, called) = (Routed::new(RoutedOptions { simulated_clock, ..options(0) }), Routed::new(options(1)));
+    let _listener = calling.listen().unwrap();
+    let mut listener = called.listen().unwrap();
+    let [router, other] = [&calling, &called].map(|routed| routed.here.lock().upgrade().unwrap());
+    let [_driver, other_driver] = [&router, &other].map(|router| Driver::start(router, &router.lock().poller()));
+    let mut open = calling.connect(listener.address()).unwrap();
+    let mut reached = accepted(&mut *listener);
+    let mut is_heard_at = |now_ms: u64| {
+        NOW_MS.store(now_ms, Ordering::Release);
+        assert_eq!(reached.send(&[Region::from_slice(&[1])]).unwrap(), 1);
+        receive_all(&mut *open, &mut [0]).unwrap();
+        router.lock().look_now();
+        open.send(&[Region::from_slice(&[2])]).is_ok()
+    };
+    assert!(is_heard_at(60_000), "all openings are answered");
+    drop(other_driver);
+    let _unanswered = calling.connect(listener.address()).unwrap();
+    assert!(is_heard_at(60_000 + 2_900), "for a while");
+    assert!(is_heard_at(60_000 + 4_900), "and longer, because something comes");
+    assert!(!is_heard_at(60_000 + 5_000), "but not for ever");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(super) struct Trunk {
     pub(super) last_channel: ChannelNumber,
     /// Of the side that opens channels: the last one of which the other side has said anything. It answers each at once, one after the other.
     pub(super) last_answered: ChannelNumber,
-    pub(super) silence: Silence,
+    pub(super) unanswered: Unanswered,
     /// Channels that wait for room.
     pub(super) starved: Vec<ChannelKey>,
     /// What the poller looks for.
@@ -96,7 +96,7 @@ struct Begun {
 /// How long the opening of a channel has waited for its answer over a trunk, and how long that may last. A node that shares its
 /// processors with many takes seconds to answer, and to make its trunk anew would take it more: who has been slow may be slow again.
 #[derive(Debug, Default)]
-pub(super) struct Silence {
+pub(super) struct Unanswered {
     /// Since when no opening is answered although one waits.
     since_ms: Option<u64>,
     /// When something else came, which does not say that anything arrives over there.
@@ -108,15 +108,15 @@ pub(super) struct Silence {
 /// The number of the session that a trunk says to carry. No rank has one of this number.
 pub const TRUNK_SESSION: u64 = u64::MAX;
 
-/// A silence lasts for too long after this, ...
+/// An opening is unanswered for too long after this, ...
 const PATIENCE_MS: u64 = 3000;
-/// ... or after so many times the slowest answer, if that is longer; for ranks that give up sooner see `RoutedOptions::silence_ms_max`.
+/// ... or after so many times the slowest answer, if that is longer; for ranks that give up sooner see `RoutedOptions::unanswered_ms_max`.
 const PATIENCE_FACTOR: u64 = 4;
 
-impl Silence {
+impl Unanswered {
     /// Towards a node that has taken so long to answer before.
-    pub(super) fn of_slow_node(slowest_ms: u64) -> Silence {
-        Silence { slowest_ms, ..Silence::default() }
+    pub(super) fn of_slow_node(slowest_ms: u64) -> Unanswered {
+        Unanswered { slowest_ms, ..Unanswered::default() }
     }
 
     /// Whether an opening waits.
@@ -140,11 +140,13 @@ impl Silence {
         self.since_ms = None;
     }
 
-    /// The trunk that was called then is there. Its channels wait since now.
-    pub(super) fn end_of_call(&mut self, called_ms: u64, now_ms: u64) {
+    /// The trunk that was called then is there. Its channels, if it has some, wait since now.
+    pub(super) fn end_of_call(&mut self, called_ms: u64, now_ms: u64, has_channels: bool) {
         self.since_ms = Some(called_ms);
         self.end(now_ms);
-        self.begin(now_ms);
+        if has_channels {
+            self.begin(now_ms);
+        }
     }
 
     /// The longest that an answer took, if one came now.
@@ -188,7 +190,7 @@ impl Trunk {
             channels: HashMap::new(),
             last_channel: ChannelNumber(0),
             last_answered: ChannelNumber(0),
-            silence: Silence::default(),
+            unanswered: Unanswered::default(),
             starved: Vec::new(),
             interest: Interest::READABLE,
             is_corked: false,
@@ -221,12 +223,16 @@ impl Trunk {
         self.address.is_some()
     }
 
-    /// The opening of a channel is answered, and those before it are. Others may wait on.
-    pub(super) fn answered(&mut self, channel: ChannelNumber, now_ms: u64) {
+    /// The other side says something of a channel. If it is the first, that answers its opening, and so all earlier ones; later ones wait from now on.
+    /// Not over a line, where the other end answers when it knows where a channel leads.
+    pub(super) fn note_answer(&mut self, channel: ChannelNumber, now_ms: u64) {
+        if !self.is_ours() || self.is_line || channel <= self.last_answered {
+            return;
+        }
         self.last_answered = channel;
-        self.silence.end(now_ms);
+        self.unanswered.end(now_ms);
         if channel < self.last_channel {
-            self.silence.begin(now_ms);
+            self.unanswered.begin(now_ms);
         }
     }
 
@@ -512,49 +518,49 @@ mod tests {
     #[test]
     fn who_was_slow_is_waited_for_longer_but_not_for_ever() {
         let max_ms = 8000;
-        let mut silence = Silence::default();
-        assert!(!silence.is_over(u64::MAX, max_ms), "nobody waits");
-        silence.begin(100);
-        silence.begin(700); // One more waits, and the first waits on.
-        assert!(!silence.is_over(100 + PATIENCE_MS - 1, max_ms) && silence.is_over(100 + PATIENCE_MS, max_ms));
-        assert!(silence.is_over(100 + 1000, 1000), "ranks wait no longer");
-        silence.end(1100);
-        assert!(!silence.is_over(u64::MAX, max_ms), "it was answered");
-        silence.begin(2000);
-        assert!(!silence.is_over(2000 + 4 * 1000 - 1, max_ms) && silence.is_over(2000 + 4 * 1000, max_ms));
-        silence.end(2001);
-        silence.begin(3000);
-        assert!(!silence.is_over(3000 + 4 * 1000 - 1, max_ms), "the slowest counts, not the last");
-        assert_eq!(silence.slowest_at(9000), 6000, "what is not answered counts too");
-        silence.end(60_000);
-        silence.begin(100_000);
-        assert!(!silence.is_over(100_000 + max_ms - 1, max_ms) && silence.is_over(100_000 + max_ms, max_ms));
+        let mut unanswered = Unanswered::default();
+        assert!(!unanswered.is_over(u64::MAX, max_ms), "nobody waits");
+        unanswered.begin(100);
+        unanswered.begin(700); // One more waits, and the first waits on.
+        assert!(!unanswered.is_over(100 + PATIENCE_MS - 1, max_ms) && unanswered.is_over(100 + PATIENCE_MS, max_ms));
+        assert!(unanswered.is_over(100 + 1000, 1000), "ranks wait no longer");
+        unanswered.end(1100);
+        assert!(!unanswered.is_over(u64::MAX, max_ms), "it was answered");
+        unanswered.begin(2000);
+        assert!(!unanswered.is_over(2000 + 4 * 1000 - 1, max_ms) && unanswered.is_over(2000 + 4 * 1000, max_ms));
+        unanswered.end(2001);
+        unanswered.begin(3000);
+        assert!(!unanswered.is_over(3000 + 4 * 1000 - 1, max_ms), "the slowest counts, not the last");
+        assert_eq!(unanswered.slowest_at(9000), 6000, "what is not answered counts too");
+        unanswered.end(60_000);
+        unanswered.begin(100_000);
+        assert!(!unanswered.is_over(100_000 + max_ms - 1, max_ms) && unanswered.is_over(100_000 + max_ms, max_ms));
     }
 
     #[test]
-    fn what_comes_besides_answers_is_waited_for_longer_but_not_for_ever() {
-        let mut silence = Silence::default();
-        silence.begin(1000);
-        silence.heard(3000);
-        assert!(!silence.is_over(3000 + PATIENCE_MS - 1, 8000) && silence.is_over(3000 + PATIENCE_MS, 8000));
-        silence.heard(8999);
-        assert!(!silence.is_over(8999, 8000) && silence.is_over(9000, 8000), "whatever else comes");
-        silence.end(8999);
-        silence.begin(20_000);
-        assert!(!silence.is_over(20_000 + 8000 - 1, 8000), "that was a slow answer");
+    fn other_bytes_prolong_the_wait_for_an_answer_but_not_for_ever() {
+        let mut unanswered = Unanswered::default();
+        unanswered.begin(1000);
+        unanswered.heard(3000);
+        assert!(!unanswered.is_over(3000 + PATIENCE_MS - 1, 8000) && unanswered.is_over(3000 + PATIENCE_MS, 8000));
+        unanswered.heard(8999);
+        assert!(!unanswered.is_over(8999, 8000) && unanswered.is_over(9000, 8000), "whatever else comes");
+        unanswered.end(8999);
+        unanswered.begin(20_000);
+        assert!(!unanswered.is_over(20_000 + 8000 - 1, 8000), "that was a slow answer");
     }
 
     #[test]
-    fn an_answer_ends_the_waiting_for_those_before_it_alone() {
+    fn an_answer_ends_the_wait_of_earlier_channels_and_not_of_later_ones() {
         let (link, _other) = crate::routed::line::pair("a trunk").unwrap();
         let mut trunk = Trunk::new(Going::Up(Box::new(link)), Some("there".to_owned()), NodeId(1));
         trunk.last_channel = ChannelNumber(3);
-        trunk.silence.begin(100);
-        trunk.answered(ChannelNumber(2), 600);
-        assert!(trunk.silence.lasts() && trunk.silence.is_over(600 + PATIENCE_MS, 8000), "the third waits on");
-        assert!(!trunk.silence.is_over(600 + PATIENCE_MS - 1, 8000), "from now on");
-        trunk.answered(ChannelNumber(3), 700);
-        assert!(!trunk.silence.lasts());
+        trunk.unanswered.begin(100);
+        trunk.note_answer(ChannelNumber(2), 600);
+        assert!(trunk.unanswered.lasts() && trunk.unanswered.is_over(600 + PATIENCE_MS, 8000), "the third waits on");
+        assert!(!trunk.unanswered.is_over(600 + PATIENCE_MS - 1, 8000), "from now on");
+        trunk.note_answer(ChannelNumber(3), 700);
+        assert!(!trunk.unanswered.lasts());
     }
 
     #[test]
@@ -596,8 +602,10 @@ mod tests {
 
     #[test]
     fn the_making_of_a_trunk_is_an_answer_too() {
-        let mut silence = Silence::default();
-        silence.end_of_call(500, 1500);
-        assert!(!silence.is_over(1500 + 4 * 1000 - 1, 8000) && silence.is_over(1500 + 4 * 1000, 8000));
+        let mut unanswered = Unanswered::default();
+        unanswered.end_of_call(500, 1500, true);
+        assert!(!unanswered.is_over(1500 + 4 * 1000 - 1, 8000) && unanswered.is_over(1500 + 4 * 1000, 8000));
+        unanswered.end_of_call(1500, 1500, false);
+        assert!(!unanswered.lasts(), "nothing waits for an answer");
     }
 }

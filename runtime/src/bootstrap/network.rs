@@ -38,14 +38,14 @@ pub(crate) fn network(
         own_nodes_max: own_nodes_max(config, layout).min(connections_max),
         own_links_max: connections_max.min(config.connections_max as usize),
         // In half of the time for which ranks go on calling.
-        silence_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_SILENCE_MS_MIN),
+        unanswered_ms_max: (config.reconnect_s.min(config.connect_timeout_s) * 500).max(TRUNK_UNANSWERED_MS_MIN),
         handshake_timeout_ms: config.handshake_timeout_ms,
         simulated_clock: None,
     })))
 }
 
 /// However short ranks wait, a trunk is not given up before.
-const TRUNK_SILENCE_MS_MIN: u64 = 800;
+const TRUNK_UNANSWERED_MS_MIN: u64 = 800;
 
 /// How many descriptors this process may have, as it raises its limit.
 fn descriptors_max() -> u64 {

@@ -85,7 +85,7 @@ impl Counts {
         Ok(Shape::Strided(strided).collapsed())
     }
 
-    /// The bytes, if both sides are one run. Most patches of one row or column are, and need no more.
+    /// The bytes, if both sides are one run, of at least one level. Most patches of one row or column are, and need no more.
     ///
     /// # Safety
     /// As [`Counts::shape`], for both sides.
@@ -110,11 +110,11 @@ impl Counts {
             run_bytes *= count;
         }
         // NULL strides are an error whatever the counts are.
-        let is_known = self.levels == 0 || !(one.is_null() || other.is_null());
+        let is_known = !(one.is_null() || other.is_null());
         usize::try_from(run_bytes).ok().filter(|_| is_known)
     }
 
-    /// The patch as a grid from one side to the other, if no stride is negative.
+    /// The patch of at least one level as a grid from one side to the other, if no stride is negative.
     ///
     /// # Safety
     /// As [`Counts::shape`], for both sides.
@@ -127,7 +127,7 @@ impl Counts {
             to_bytes: run_bytes,
             from_bytes: run_bytes,
         };
-        if self.levels > 0 && (to.is_null() || from.is_null()) {
+        if to.is_null() || from.is_null() {
             return None;
         }
         for place in 0..self.levels {

@@ -270,7 +270,7 @@ impl Play {
             half_open_max: 4,
             own_nodes_max: 0,
             own_links_max: 0,
-            silence_ms_max: 1 << 40,
+            unanswered_ms_max: 1 << 40,
             handshake_timeout_ms: 1 << 40,
             simulated_clock: None,
         });

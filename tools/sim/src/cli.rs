@@ -17,7 +17,7 @@ Examples:
 Faults are none, mild (no connection breaks), survivable (nobody dies), harmless (what a correct program does not notice), all,
 or names with commas between them: delay, reorder, drop, half-open, truncate, duplicate-connect, stale-window, wrong-key,
 forged-peer, silent-peer, slow-reader, pause-rank, pause-server, kill-rank, kill-server, restart-link, partition-one-way,
-partition-two-way, no-memory, clock-jump, bit-flip (in a job that encrypts), silent-link.
+partition-two-way, no-memory, clock-jump, bit-flip (in a job that encrypts), silent-link (in a job without devices).
 The exit status is 0 if every run was as it should be, 1 if one was not.";
 
 /// Simulates whole jobs with faults, and checks every operation.

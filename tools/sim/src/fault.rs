@@ -76,7 +76,7 @@ faults! {
     ClockJump = "clock-jump", false,
     /// A bit of what is under way changes. In jobs that encrypt, for only they notice.
     BitFlip = "bit-flip", true,
-    /// One direction of a connection falls silent for good, and neither end is told.
+    /// One direction of a connection falls silent for good, and neither end is told. Not in jobs with devices, which find that out by themselves.
     SilentLink = "silent-link", true,
 }
 

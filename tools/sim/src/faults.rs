@@ -86,7 +86,7 @@ pub struct Faults {
     breaks_left: u32,
     /// No connection breaks before.
     whole_until_ns: u64,
-    /// No connection falls silent before.
+    /// No connection falls silent before, and no clock jumps.
     heard_until_ns: u64,
     /// How many ranks may still be killed.
     kills_left: u32,
@@ -213,7 +213,7 @@ impl Faults {
         match fault {
             Fault::PauseRank => self.pause_rank(ranks),
             Fault::PauseServer => self.pause_server(ranks),
-            // Whoever finds a silence out calls again after seconds, and jumps come by the hundred in one: no session is kept for so long.
+            // Whoever finds a silence out calls again seconds later; hundreds of jumps a second would outlast the time for which sessions are kept.
             Fault::ClockJump if network::now_ns() < self.heard_until_ns => None,
             Fault::ClockJump => {
                 let node = self.dice.below(self.shape.nodes().into()) as u32;

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use crate::dice::Dice;
 use crate::trace::{Trace, What, Who};
-pub use kinds::{Event, News, Owner, Port, Speed, Subject};
+pub use kinds::{Event, News, Owner, Port, SilentLinks, Speed, Subject};
 
 /// The moment until which what is silent for good is held.
 const FOREVER_NS: u64 = u64::MAX;
@@ -135,8 +135,8 @@ pub struct Network {
     overdue: VecDeque<(u32, direct::Posted)>,
     /// Transfers that devices have done.
     pub direct_count: u64,
-    /// Ends that have closed a link of which a direction was silent for good.
-    pub silent_closed: u64,
+    /// What became of links of which a direction was silent for good.
+    pub silent: SilentLinks,
     /// Calls of strangers at routers.
     pub strangers_at_routers: u64,
 }
@@ -248,7 +248,7 @@ impl Network {
             published: HashSet::new(),
             overdue: VecDeque::new(),
             direct_count: 0,
-            silent_closed: 0,
+            silent: SilentLinks::default(),
             strangers_at_routers: 0,
         }
     }
@@ -566,7 +566,7 @@ impl Network {
     pub fn close(&mut self, link: u32, end: usize) {
         self.note(What::Close, Who::Link(link, end as u8), 0);
         self.links[link as usize].closed[end] = true;
-        self.silent_closed += u64::from(self.links[link as usize].pipes.iter().any(Pipe::is_silent));
+        self.count_silent(link);
         self.no_longer_whole(link);
         if end == 1 {
             self.shut_direct(link);

@@ -22,7 +22,7 @@ use crate::network::{self, Owner, Port, Speed};
 use crate::plan::Shape;
 
 /// How long no opening of a channel may be answered over a trunk, in milliseconds.
-const TRUNK_SILENCE_MS: u64 = 2_000;
+const TRUNK_UNANSWERED_MS: u64 = 2_000;
 /// How long a connection between routers may take to prove itself.
 const HANDSHAKE_TIMEOUT_MS: u64 = 5_000;
 /// Connections that have not, besides one of each node.
@@ -141,7 +141,7 @@ fn netmod(shape: &Shape, (job, run): (JobId, u64), secret: &Secret, rank: u32) -
         half_open_max: HALF_OPEN_MAX,
         own_nodes_max: shape.own_nodes_max,
         own_links_max: shape.own_links_max,
-        silence_ms_max: TRUNK_SILENCE_MS,
+        unanswered_ms_max: TRUNK_UNANSWERED_MS,
         handshake_timeout_ms: HANDSHAKE_TIMEOUT_MS,
         simulated_clock: Some(CoarseClock::simulated(now_ms)),
     }))

@@ -45,8 +45,8 @@ pub struct Outcome {
     pub fates_unknown: u64,
     /// Transfers that were done with no server involved.
     pub direct: u64,
-    /// Ends of trunks of which a direction was silent for good that were given up.
-    pub silent_closed: u64,
+    /// Ends of connections of which a direction was silent for good that were given up.
+    pub silent: network::SilentLinks,
     /// Calls of strangers at routers.
     pub strangers_at_routers: u64,
     /// Faults, by kind.
@@ -90,8 +90,8 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
     let failure_so_far = failure(&shape);
     let (hash, events, virtual_ns) =
         network::with(|network| (network.trace.hash(), network.trace.count(), network.now()));
-    let (direct, silent_closed, strangers_at_routers) =
-        network::with(|network| (network.direct_count, network.silent_closed, network.strangers_at_routers));
+    let (direct, strangers_at_routers) = network::with(|network| (network.direct_count, network.strangers_at_routers));
+    let silent = network::with(|network| network.silent);
     if !failed && deaths == 0 {
         check_end(&mut scheduler);
     } else {
@@ -108,7 +108,7 @@ pub fn run(plan: Plan, progress: &mut dyn FnMut()) -> Result<Outcome, String> {
         values_lost: book.values_lost,
         fates_unknown: book.fates_unknown,
         direct,
-        silent_closed,
+        silent,
         strangers_at_routers,
         faults: job::faults(),
         virtual_ns,

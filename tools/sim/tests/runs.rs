@@ -78,8 +78,8 @@ fn where_ranks_reach_memory_without_servers_everything_is_as_with_them() {
 #[test]
 fn a_connection_that_is_silent_for_ever_is_given_up() {
     let faults = "silent-link,forged-peer,silent-peer".parse().unwrap();
-    let given_up: u64 = (0..60).map(|seed| expect_all_done(plan(seed, 6, 150, faults)).silent_closed).sum();
-    assert!(given_up > 20, "{given_up} silent connections were given up");
+    let given_up: u64 = (0..60).map(|seed| expect_all_done(plan(seed, 6, 150, faults)).silent.closed).sum();
+    assert!(given_up > 20, "{given_up} ends of silent connections were given up");
 }
 
 #[test]
@@ -114,16 +114,16 @@ fn through_routers_every_operation_succeeds_as_long_as_nobody_dies() {
 }
 
 #[test]
-fn a_silent_connection_of_a_router_is_given_up_and_strangers_that_call_a_router_are_not_let_in() {
+fn in_jobs_with_routers_silent_connections_are_given_up_and_strangers_are_not_let_in() {
     let faults = "silent-link,forged-peer,silent-peer,duplicate-connect".parse().unwrap();
     let (mut given_up, mut at_routers) = (0, 0);
     // Among them: ranks that wait for an acknowledgement alone, whose question took the place of a look at the clock.
     for seed in 60..120 {
         let outcome = expect_all_done(routed(seed, 9, 150, faults));
-        given_up += outcome.silent_closed;
+        given_up += outcome.silent.trunks_closed;
         at_routers += outcome.strangers_at_routers;
     }
-    assert!(given_up > 20, "{given_up} silent trunks were given up");
+    assert!(given_up > 20, "{given_up} ends of silent trunks were given up");
     assert!(at_routers > 200, "{at_routers} calls of strangers at routers");
 }
 

@@ -15,7 +15,7 @@ use crate::routed::address::{Address, for_routers};
 use crate::routed::channel::{Channel, Here};
 use crate::routed::line::{self, LINE, SocketLink};
 use crate::routed::table::{ChannelKey, TrunkKey};
-use crate::routed::trunk::{Silence, TRUNK_SESSION};
+use crate::routed::trunk::{TRUNK_SESSION, Unanswered};
 use crate::traits::Link;
 
 /// A trunk that is not there after this is given up; its packets may have been lost on their way.
@@ -83,7 +83,7 @@ impl Router {
         let now_ms = self.clock.now_ms();
         let trunk = &mut self.trunks[trunk_key];
         if let Going::Up(_) = trunk.going {
-            trunk.silence.begin(now_ms);
+            trunk.unanswered.begin(now_ms);
         }
         self.tick.start();
         self.send_out(trunk_key);
@@ -119,7 +119,7 @@ impl Router {
         let going = Going::Calling { call: Box::new(self.calls.start(router, guest, since_ms)?), since_ms };
         let slowest_ms = self.slowest_of.get(&node).copied().unwrap_or(0);
         let mut trunk = Trunk::new(going, Some(address.to_owned()), node);
-        trunk.silence = Silence::of_slow_node(slowest_ms);
+        trunk.unanswered = Unanswered::of_slow_node(slowest_ms);
         let trunk_key = self.trunks.insert(trunk);
         self.called.insert(address.to_owned(), trunk_key);
         self.watch_trunk(trunk_key);
@@ -162,7 +162,7 @@ impl Router {
             }
             CallerStep::Proven { link, .. } => {
                 trunk.going = Going::Up(link);
-                trunk.silence.end_of_call(since_ms, now_ms);
+                trunk.unanswered.end_of_call(since_ms, now_ms, trunk.last_channel > trunk.last_answered);
                 self.watch_trunk(trunk_key);
                 self.turn_trunk(trunk_key);
             }
@@ -348,20 +348,22 @@ impl Router {
         }
         self.entrance.look_after(now_ms);
         self.see_to_callers();
-        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.silence.lasts();
+        let waits = |trunk: &Trunk| matches!(trunk.going, Going::Calling { .. }) || trunk.unanswered.lasts();
         // What has come while nobody looked is not late.
         let waiting: Vec<TrunkKey> = self.trunks.iter().filter(|(_, trunk)| waits(trunk)).map(|(key, _)| key).collect();
         waiting.into_iter().for_each(|trunk_key| self.turn_trunk(trunk_key));
-        let max_ms = self.options.silence_ms_max;
-        let ended = |trunk: &Trunk| match &trunk.going {
+        let max_ms = self.options.unanswered_ms_max;
+        let ended = |key: TrunkKey, trunk: &Trunk| match &trunk.going {
             Going::Calling { since_ms, .. } if now_ms >= since_ms + CALL_MS_MAX => {
                 Some(Ended::Call(DialError::TimedOut))
             }
-            Going::Up(_) if trunk.silence.is_over(now_ms, max_ms) => Some(Ended::Silent),
+            // The answer may be in what has come and is not read.
+            Going::Up(_) if self.holding.contains(&key) => None,
+            Going::Up(_) if trunk.unanswered.is_over(now_ms, max_ms) => Some(Ended::Unanswered),
             _ => None,
         };
         let ended: Vec<(TrunkKey, Ended)> =
-            self.trunks.iter().filter_map(|(key, trunk)| Some((key, ended(trunk)?))).collect();
+            self.trunks.iter().filter_map(|(key, trunk)| Some((key, ended(key, trunk)?))).collect();
         for (trunk_key, why) in ended {
             self.end_trunk(trunk_key, &why);
         }

@@ -261,8 +261,8 @@ impl Router {
             let Some(trunk) = self.trunks.get_mut(trunk_key) else { return Ok(()) };
             let received = trunk.receive()?;
             if received != Received::Nothing {
-                if trunk.silence.lasts() {
-                    trunk.silence.heard(self.clock.now_ms());
+                if trunk.unanswered.lasts() {
+                    trunk.unanswered.heard(self.clock.now_ms());
                 }
                 self.take_records(trunk_key)?;
                 // What was caused by that goes out first, as far as the link takes it.
@@ -300,9 +300,7 @@ impl Router {
                 }
             };
             let TrunkHeader { channel, record } = header;
-            if channel > trunk.last_answered && is_caller && !is_line {
-                trunk.answered(channel, self.clock.now_ms());
-            }
+            trunk.note_answer(channel, self.clock.now_ms());
             let unexpected = Ended::from(TrunkViolation::Unexpected { channel, record });
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {

@@ -54,7 +54,7 @@ pub(crate) struct Strided {
 #[inline]
 pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, arguments: &Strided) -> Done {
     if arguments.levels == 0 && !arguments.count.is_null() {
-        // SAFETY: this function's own contract: one run of bytes, and its length.
+        // SAFETY: this function's own contract. No table of counts is needed.
         return unsafe { one_run(job, doing, ending, arguments) };
     }
     not_null(arguments.local.start)?;
@@ -72,7 +72,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
     unsafe { strided_long(job, (doing, ending), &counts, arguments) }
 }
 
-/// A strided call that is none, for it has no levels.
+/// Does a strided call without levels: one run of `count[0]` bytes.
 ///
 /// # Safety
 /// As [`strided`], and there is a count.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn strided(job: &Job, doing: Doing<'_>, ending: Ending, argume
 unsafe fn one_run(job: &Job, doing: Doing<'_>, ending: Ending, arguments: &Strided) -> Done {
     let (local, remote) = (arguments.local.start, arguments.remote.start);
     // SAFETY: this function's own contract.
-    let run = (unsafe { *arguments.count }, arguments.proc);
+    let run = (unsafe { arguments.count.read_unaligned() }, arguments.proc);
     match ending {
         // SAFETY: this function's own contract.
         Ending::Under(handle) => unsafe { contiguous_under(job, doing, handle, (local, remote), run) },
@@ -358,9 +358,11 @@ pub(crate) unsafe fn contiguous_under(
     (local, remote): (*const c_void, *const c_void),
     (bytes, proc): (c_int, c_int),
 ) -> Done {
-    let has_bytes = !local.is_null() && !remote.is_null() && bytes > 0;
+    if local.is_null() || remote.is_null() || bytes <= 0 {
+        return nothing_to_do(job, local, remote, bytes, proc);
+    }
     // SAFETY: this function's own contract.
-    if has_bytes && unsafe { contiguous_under_at_once(job, doing, (local, remote), (bytes as usize, proc)) }? {
+    if unsafe { contiguous_under_at_once(job, doing, (local, remote), (bytes as usize, proc)) }? {
         return Ok(());
     }
     // SAFETY: this function's own contract.
@@ -400,7 +402,7 @@ unsafe fn contiguous_under_at_once(
     })
 }
 
-/// A contiguous transfer under a handle, through the tables.
+/// A contiguous transfer of some bytes under a handle, through the tables.
 ///
 /// # Safety
 /// As [`contiguous_under`].
@@ -416,9 +418,6 @@ unsafe fn contiguous_under_long(
     if job.world.shares_memory_with(rank) {
         // SAFETY: this function's own contract.
         return unsafe { contiguous(job, doing, local, remote, (bytes, proc)) };
-    }
-    if local.is_null() || remote.is_null() || bytes <= 0 {
-        return nothing_to_do(job, local, remote, bytes, proc);
     }
     let none = std::ptr::null();
     let (local, remote) = (Side { start: local, strides: none }, Side { start: remote, strides: none });

@@ -42,7 +42,7 @@ static void contiguous(int proc)
 
 static void strided(int proc)
 {
-    int strides[9] = {8, 8, 8, 8, 8, 8, 8, 8, 8}, count[10] = {8, 1, 1, 1, 1, 1, 1, 1, 1, 1}, wrong[2] = {8, -1};
+    int strides[9] = {8, 8, 8, 8, 8, 8, 8, 8, 8}, count[10] = {8, 1, 1, 1, 1, 1, 1, 1, 1, 1}, wrong[2] = {8, -1}, none = 0;
     double one = 1;
     armci_hdl_t handle;
     ARMCI_INIT_HANDLE(&handle);
@@ -64,6 +64,16 @@ static void strided(int proc)
     CHECK_EQUAL(ARMCI_NbGetS(there, strides, memory, strides, count, 9, proc, &handle), FAIL4);
     CHECK_EQUAL(ARMCI_NbAccS(ARMCI_ACC_DBL, &one, memory, strides, there, strides, count, 1, -7, &handle), FAIL5);
     CHECK_EQUAL(ARMCI_PutS_flag(memory, NULL, there, strides, count, 1, (int *)there, 1, proc), FAIL2);
+    /* Without levels there are no strides, and what is wrong is found in the same order. */
+    CHECK_EQUAL(ARMCI_PutS(NULL, NULL, there, NULL, count, 0, -1), FAIL);
+    CHECK_EQUAL(ARMCI_GetS(there, NULL, memory, NULL, NULL, 0, proc), FAIL);
+    CHECK_EQUAL(ARMCI_PutS(memory, NULL, there, NULL, &wrong[1], 0, -1), FAIL3);
+    CHECK_EQUAL(ARMCI_AccS(ARMCI_ACC_DBL, &one, memory, NULL, there, NULL, count, 0, ranks), FAIL5);
+    CHECK_EQUAL(ARMCI_NbPutS(memory, NULL, NULL, NULL, count, 0, -1, &handle), FAIL);
+    CHECK_EQUAL(ARMCI_NbGetS(there, NULL, memory, NULL, &wrong[1], 0, ranks, &handle), FAIL3);
+    CHECK_EQUAL(ARMCI_NbAccS(ARMCI_ACC_DBL, &one, memory, NULL, there, NULL, count, 0, ranks, NULL), FAIL5);
+    CHECK_EQUAL(ARMCI_NbPutS(memory, NULL, there, NULL, &none, 0, -1, NULL), FAIL5);
+    CHECK_EQUAL(ARMCI_NbPutS(memory, NULL, there, NULL, &none, 0, proc, NULL), 0);
     CHECK_EQUAL(ARMCI_Wait(&handle), 0);
 }
 

@@ -83,6 +83,15 @@ impl Network {
         self.no_longer_whole(link);
     }
 
+    /// An end closes a link.
+    pub(super) fn count_silent(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        if state.pipes.iter().any(Pipe::is_silent) {
+            self.silent.closed += 1;
+            self.silent.trunks_closed += u64::from(matches!(state.owners, [Owner::Server(_), Owner::Server(_)]));
+        }
+    }
+
     /// What an end sends is read in sips of this size from now on, or as usual again.
     pub fn sip(&mut self, link: u32, end: usize, bytes: Option<usize>) {
         self.links[link as usize].pipes[end].sip_bytes = bytes;

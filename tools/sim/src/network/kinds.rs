@@ -115,3 +115,12 @@ pub enum Subject {
     /// Calls that have reached a node.
     Calls(u32, Port),
 }
+
+/// Ends that have closed a link of which a direction was silent for good.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SilentLinks {
+    /// All of them.
+    pub closed: u64,
+    /// Those of trunks among them.
+    pub trunks_closed: u64,
+}
