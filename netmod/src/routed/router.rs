@@ -129,7 +129,7 @@ pub(super) struct Router {
     attempts: u32,
     /// The last call of each node.
     attempts_of: HashMap<NodeId, u32>,
-    /// How long nodes took to answer whose trunks were given up for their silence.
+    /// How long nodes took to answer whose trunks were given up because they left an opening unanswered.
     slowest_of: HashMap<NodeId, u64>,
     /// The buffer that trunks receive into. `None`: a trunk has it, or none was needed yet.
     receive_buffer: Option<Box<[u8]>>,
