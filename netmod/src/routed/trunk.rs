@@ -134,19 +134,16 @@ impl Unanswered {
         self.heard_ms = now_ms;
     }
 
-    /// An opening is answered.
-    pub(super) fn end(&mut self, now_ms: u64) {
+    /// An opening is answered. Others, if some wait, do so since now.
+    pub(super) fn end(&mut self, now_ms: u64, others_wait: bool) {
         self.slowest_ms = self.slowest_at(now_ms);
-        self.since_ms = None;
+        self.since_ms = others_wait.then_some(now_ms);
     }
 
     /// The trunk that was called then is there. Its channels, if it has some, wait since now.
     pub(super) fn end_of_call(&mut self, called_ms: u64, now_ms: u64, has_channels: bool) {
         self.since_ms = Some(called_ms);
-        self.end(now_ms);
-        if has_channels {
-            self.begin(now_ms);
-        }
+        self.end(now_ms, has_channels);
     }
 
     /// The longest that an answer took, if one came now.
@@ -225,15 +222,18 @@ impl Trunk {
 
     /// The other side says something of a channel. If it is the first, that answers its opening, and so all earlier ones; later ones wait from now on.
     /// Not over a line, where the other end answers when it knows where a channel leads.
-    pub(super) fn note_answer(&mut self, channel: ChannelNumber, now_ms: u64) {
-        if !self.is_ours() || self.is_line || channel <= self.last_answered {
+    /// Called with every record, so the clock is read only for an answer.
+    pub(super) fn note_answer(&mut self, channel: ChannelNumber, now_ms: impl FnOnce() -> u64) {
+        if channel <= self.last_answered || self.is_line || !self.is_ours() {
             return;
         }
         self.last_answered = channel;
-        self.unanswered.end(now_ms);
-        if channel < self.last_channel {
-            self.unanswered.begin(now_ms);
-        }
+        self.unanswered.end(now_ms(), self.has_unanswered());
+    }
+
+    /// Whether a channel waits for the answer to its opening.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.last_answered < self.last_channel
     }
 
     /// For messages to people.
@@ -524,15 +524,15 @@ mod tests {
         unanswered.begin(700); // One more waits, and the first waits on.
         assert!(!unanswered.is_over(100 + PATIENCE_MS - 1, max_ms) && unanswered.is_over(100 + PATIENCE_MS, max_ms));
         assert!(unanswered.is_over(100 + 1000, 1000), "ranks wait no longer");
-        unanswered.end(1100);
+        unanswered.end(1100, false);
         assert!(!unanswered.is_over(u64::MAX, max_ms), "it was answered");
         unanswered.begin(2000);
         assert!(!unanswered.is_over(2000 + 4 * 1000 - 1, max_ms) && unanswered.is_over(2000 + 4 * 1000, max_ms));
-        unanswered.end(2001);
+        unanswered.end(2001, false);
         unanswered.begin(3000);
         assert!(!unanswered.is_over(3000 + 4 * 1000 - 1, max_ms), "the slowest counts, not the last");
         assert_eq!(unanswered.slowest_at(9000), 6000, "what is not answered counts too");
-        unanswered.end(60_000);
+        unanswered.end(60_000, false);
         unanswered.begin(100_000);
         assert!(!unanswered.is_over(100_000 + max_ms - 1, max_ms) && unanswered.is_over(100_000 + max_ms, max_ms));
     }
@@ -545,7 +545,7 @@ mod tests {
         assert!(!unanswered.is_over(3000 + PATIENCE_MS - 1, 8000) && unanswered.is_over(3000 + PATIENCE_MS, 8000));
         unanswered.heard(8999);
         assert!(!unanswered.is_over(8999, 8000) && unanswered.is_over(9000, 8000), "whatever else comes");
-        unanswered.end(8999);
+        unanswered.end(8999, false);
         unanswered.begin(20_000);
         assert!(!unanswered.is_over(20_000 + 8000 - 1, 8000), "that was a slow answer");
     }
@@ -556,10 +556,10 @@ mod tests {
         let mut trunk = Trunk::new(Going::Up(Box::new(link)), Some("there".to_owned()), NodeId(1));
         trunk.last_channel = ChannelNumber(3);
         trunk.unanswered.begin(100);
-        trunk.note_answer(ChannelNumber(2), 600);
+        trunk.note_answer(ChannelNumber(2), || 600);
         assert!(trunk.unanswered.lasts() && trunk.unanswered.is_over(600 + PATIENCE_MS, 8000), "the third waits on");
         assert!(!trunk.unanswered.is_over(600 + PATIENCE_MS - 1, 8000), "from now on");
-        trunk.note_answer(ChannelNumber(3), 700);
+        trunk.note_answer(ChannelNumber(3), || 700);
         assert!(!trunk.unanswered.lasts());
     }
 

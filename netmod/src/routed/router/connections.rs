@@ -162,7 +162,7 @@ impl Router {
             }
             CallerStep::Proven { link, .. } => {
                 trunk.going = Going::Up(link);
-                trunk.unanswered.end_of_call(since_ms, now_ms, trunk.last_channel > trunk.last_answered);
+                trunk.unanswered.end_of_call(since_ms, now_ms, trunk.has_unanswered());
                 self.watch_trunk(trunk_key);
                 self.turn_trunk(trunk_key);
             }

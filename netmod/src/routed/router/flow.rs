@@ -300,7 +300,7 @@ impl Router {
                 }
             };
             let TrunkHeader { channel, record } = header;
-            trunk.note_answer(channel, self.clock.now_ms());
+            trunk.note_answer(channel, || self.clock.now_ms());
             let unexpected = Ended::from(TrunkViolation::Unexpected { channel, record });
             let Some(key) = trunk.channels.get(&channel).copied() else {
                 match record {
